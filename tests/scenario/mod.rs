@@ -10,6 +10,7 @@ mod balancing;
 mod budget;
 mod buffer;
 mod cache;
+mod cache_disk;
 mod canary;
 mod chaos;
 mod clients;

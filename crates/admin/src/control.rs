@@ -37,7 +37,8 @@ pub use api_keys::{
     ApiKeyControl, ApiKeyEntry, ApiKeyList, ApiKeyListContents, ApiKeyLists, MadeApiKey, NewApiKey,
 };
 pub use cache::{
-    CacheStatus, CacheTotals, PurgeChannelStatus, Purged, Purging, ReplicasTold, RouteCache, Telling,
+    CacheDiskStatus, CacheStatus, CacheTotals, DiskPurge, PurgeChannelStatus, Purged, Purging, ReplicasTold,
+    RouteCache, Telling,
 };
 pub use canary::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus};
 pub use certificate::{CertificateStatus, Certificates};

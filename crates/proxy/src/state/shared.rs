@@ -12,6 +12,7 @@ use crate::state::local_listener::ListenerTransport;
 use rustix::fd::OwnedFd;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_core::Notice;
 use thalweg_net::Mailbox;
@@ -80,6 +81,12 @@ pub(crate) struct Shared {
     pub(crate) spans: mpsc::Sender<Box<ExchangeSpan>>,
     /// What is stored of responses.
     pub(crate) cache: thalweg_store::Store,
+    /// The same on a disk, where one is configured.
+    pub(crate) disk: Option<thalweg_disk::Disk>,
+    /// Bytes that are being read from it as wholes.
+    pub(crate) disk_reading: AtomicU64,
+    /// Clients that are sent bodies from it.
+    pub(crate) disk_streams: AtomicUsize,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.

@@ -4,8 +4,8 @@
 //! never wait for it.
 
 use crate::budget::Budget;
-use crate::plan::{Banned, Listener, Plan, ServiceId};
-use crate::purge::Purge;
+use crate::plan::{Banned, DiskPlan, Listener, Plan, ServiceId};
+use crate::purge::{Purge, PurgeDone};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery, TAPS, Tap, TapQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
@@ -18,18 +18,20 @@ use crate::state::worker::Worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_core::Notice;
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
+use thalweg_disk::{Disk, Say, Settings};
 use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
 use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::trace::ExchangeSpan;
-use thalweg_observe::{CacheStanding, LogWriter, Registry};
+use thalweg_observe::{CacheDiskStanding, CacheStanding, LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_store::{Limits, Store};
@@ -40,6 +42,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// How often it is looked whether an old plan has gone.
 const LOOK: Duration = Duration::from_millis(1);
+/// For so long the end of the process waits for the cache on a disk.
+const DISK_END: Duration = Duration::from_secs(5);
 
 /// What a worker pool is started with.
 pub struct WorkerPoolOptions {
@@ -99,6 +103,7 @@ impl WorkerPool {
         let (plan, names) = (Arc::new(plan), options.names);
         let cache = Store::new(Limits::of(plan.cache.bytes(budget.memory)))
             .map_err(|error| thread_error(io::Error::other(error)))?;
+        let disk = open_disk(&plan, &options.notices)?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
             OpenListener { state, sockets }
@@ -111,6 +116,9 @@ impl WorkerPool {
         retired.add(&current);
         let shared = Arc::new(Shared {
             cache,
+            disk,
+            disk_reading: AtomicU64::new(0),
+            disk_streams: AtomicUsize::new(0),
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,
@@ -147,11 +155,11 @@ impl WorkerPool {
         &self.shared.cache
     }
 
-    /// What does a purge and says how many objects it was. It looks at everything that is stored: to be called on a
-    /// thread that may take its time. The form of keys is that of the plan in force now.
-    pub fn purge(&self, purge: Purge) -> impl FnOnce() -> u64 + Send + use<> {
-        let (plan, store) = (self.plan(), self.shared.cache.clone());
-        move || purge.run(&plan, &store)
+    /// What does a purge and says what it was. It looks at everything that is stored and waits for the disk: to be
+    /// called on a thread that may take its time. The form of keys is that of the plan in force now.
+    pub fn purge(&self, purge: Purge) -> impl FnOnce() -> PurgeDone + Send + use<> {
+        let (plan, shared) = (self.plan(), self.shared.clone());
+        move || purge.run(&plan, (&shared.cache, shared.disk.as_ref()))
     }
 
     /// The listeners with their real addresses.
@@ -204,7 +212,8 @@ impl WorkerPool {
             })
         });
         registry.set_endpoint_limits(limits);
-        let has_cache = self.plan().has_cache() || self.shared.cache.counts().objects > 0;
+        let has_cache =
+            self.plan().has_cache() || self.shared.cache.counts().objects > 0 || self.shared.disk.is_some();
         registry.set_cache(has_cache.then(|| self.cache_standing()));
     }
 
@@ -225,6 +234,7 @@ impl WorkerPool {
             evictions: counts.evictions,
             removed: counts.removed,
             made_stale: counts.made_stale,
+            disk: self.shared.disk.as_ref().map(disk_standing),
         }
     }
 
@@ -465,6 +475,10 @@ impl WorkerPool {
         if !self.has_left.load(Relaxed) {
             self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
         }
+        if let Some(disk) = &self.shared.disk {
+            // What is not written by then is asked for again.
+            disk.clone().close_within(DISK_END);
+        }
     }
 
     /// What host names stand for now.
@@ -516,6 +530,34 @@ fn prepare(
     let endpoint_sets = endpoint_sets.update(&plan.services, names);
     let current = ActiveConfig::new((plan, former), listeners, (registry, concurrency_limits));
     (Arc::new(current), endpoint_sets)
+}
+
+/// Opens the store on a disk, if the plan has one. What is wrong with its directory is told and keeps nobody waiting.
+fn open_disk(plan: &Plan, notices: &mpsc::Sender<Notice>) -> Result<Option<Disk>, StartError> {
+    let Some(DiskPlan { path, size }) = &plan.cache.disk else { return Ok(None) };
+    let notices = notices.clone();
+    let say: Say = Arc::new(move |notice| drop(notices.try_send(notice)));
+    let opened = Disk::open(Settings::of(path, *size), say);
+    opened.map(Some).map_err(|error| thread_error(io::Error::other(error)))
+}
+
+fn disk_standing(disk: &Disk) -> CacheDiskStanding {
+    let counts = disk.counts();
+    CacheDiskStanding {
+        condition: disk.condition().name(),
+        bytes: counts.bytes,
+        limit_bytes: disk.settings().bytes,
+        objects: counts.objects,
+        hits: counts.loaded,
+        busy: counts.busy,
+        written: counts.written,
+        dropped: counts.not_written,
+        evictions: counts.evictions,
+        kept: counts.kept,
+        removed: counts.removed,
+        damaged: counts.damaged,
+        errors: counts.errors,
+    }
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>) {

@@ -24,12 +24,16 @@ pub(crate) fn default_state_directory() -> PathBuf {
 }
 
 /// Becomes `user` (`user` or `user:group`). The directories that are missing are made before and given to that user; in
-/// those that exist the user must be able to make files.
+/// those that exist the user must be able to make files, but for one that is `optional`.
 ///
 /// # Errors
 /// A sentence that names the directory or the user.
-pub(crate) fn become_user(user: &str, directories: &[&Path]) -> Result<(), String> {
+pub(crate) fn become_user(user: &str, directories: &[&Path], optional: Option<&Path>) -> Result<(), String> {
     let identity = machine::identity(user).map_err(|error| error.to_string())?;
+    if let Some(directory) = optional {
+        // Whoever uses it says what is wrong with it.
+        let _ = make(directory, |made| give(made, identity));
+    }
     for directory in directories {
         make(directory, |made| give(made, identity))
             .map_err(|error| format!("cannot prepare {}: {error}", directory.display()))?;
@@ -50,6 +54,12 @@ pub(crate) fn become_user(user: &str, directories: &[&Path]) -> Result<(), Strin
             ))
         }
     }
+}
+
+/// Makes a directory that the process can do without, and those above it that are missing, for the present user.
+pub(crate) fn make_optional(directory: &Path) {
+    // Whoever uses it says what is wrong with it.
+    let _ = make(directory, |_| Ok(()));
 }
 
 /// Makes a directory and those above it that are missing; `made` is called with each of them, the outermost first.

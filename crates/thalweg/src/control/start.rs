@@ -21,7 +21,7 @@ use super::kept_file;
 use super::kept_sources::KeptSources;
 use super::origin::Origin;
 use super::overlay::{self, OverlaySpec};
-use super::privileges::{become_user, default_state_directory};
+use super::privileges::{become_user, default_state_directory, make_optional};
 use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
 use super::route_sources::first_documents;
@@ -53,7 +53,7 @@ use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{CachePlan, Limits, ListenAddress};
+use thalweg_proxy::plan::{CachePlan, DiskPlan, Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -142,7 +142,7 @@ async fn start_beside(
     let budget = budget(&plan, &settings);
     let doors = bind_listeners(&plan, budget, &inherited).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
-    let place = admin_place(&options, (&settings, &state))?;
+    let place = admin_place(&options, (&settings, &state), plan.cache.disk.as_ref())?;
     let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
@@ -165,7 +165,7 @@ async fn start_beside(
     };
     let kept = kept(settings.state.as_deref(), changes)?;
     let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
-    let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
+    let started_with = (worker_pool.plan().limits, worker_pool.plan().cache.clone());
     let read = (options.file, text.0, inputs, provenance);
     let origin = origin(read, (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
@@ -277,12 +277,20 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     Budget::of(plan, allowance)
 }
 
-/// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
-fn leave_root(settings: &Settings, socket: &Path, state: &Path) -> Result<(), String> {
-    let Some(user) = &settings.user else { return Ok(()) };
+/// Becomes the user that is configured, for whom the directories of the admin socket, of the state and of the cache are
+/// made.
+fn leave_root(
+    settings: &Settings,
+    (socket, state): (&Path, &Path),
+    cache: Option<&DiskPlan>,
+) -> Result<(), String> {
+    let Some(user) = &settings.user else {
+        cache.into_iter().for_each(|disk| make_optional(&disk.path));
+        return Ok(());
+    };
     let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
     let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    become_user(&user, &[folder, state])
+    become_user(&user, &[folder, state], cache.map(|disk| &*disk.path))
 }
 
 /// What the control thread knows of the admin server.
@@ -434,14 +442,18 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
 }
 
 /// Where the admin socket will be, ready for it; from then on the process is the user that is configured.
-fn admin_place(options: &RunOptions, (settings, state): (&Settings, &Path)) -> Result<SocketPlace, String> {
+fn admin_place(
+    options: &RunOptions,
+    (settings, state): (&Settings, &Path),
+    cache: Option<&DiskPlan>,
+) -> Result<SocketPlace, String> {
     let place =
         options.admin_socket.clone().map_or_else(SocketPlace::from_environment, SocketPlace::argument);
     place.prepare().map_err(|error| {
         let at = place.path.display();
         format!("the admin socket {at} cannot be opened: {error}\n  help: {ANOTHER_SOCKET}")
     })?;
-    leave_root(settings, &place.path, state)?;
+    leave_root(settings, (&place.path, state), cache)?;
     Ok(place)
 }
 

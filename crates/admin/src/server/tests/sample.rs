@@ -204,6 +204,7 @@ impl Control for Sample {
                 made_stale: 0,
             },
             routes: vec![RouteCache::new("shop".into(), [1, 0, 0, 0, 2, 0])],
+            disk: None,
             channel: None,
         }
     }
@@ -213,7 +214,7 @@ impl Control for Sample {
         Box::pin(async move {
             match &purge.route {
                 Some(route) => Err(Refusal::Unknown(format!("there is no route `{route}`"))),
-                None => Ok(Purged { what: purge.to_string(), soft, objects: 1, replicas: None }),
+                None => Ok(Purged { what: purge.to_string(), soft, objects: 1, disk: None, replicas: None }),
             }
         })
     }
