@@ -71,6 +71,8 @@ pub(super) struct Level {
     pub(super) action: Option<Action>,
     /// Where what answers is written.
     pub(super) place: Place,
+    /// Why its requests are answered 501: something that keeps requests out could not be taken over.
+    pub(super) refused: Option<String>,
     /// Whether `break` or a `return` ends what is looked at.
     ended: bool,
 }
@@ -78,7 +80,8 @@ pub(super) struct Level {
 impl Level {
     /// What a block within this one begins with.
     pub(super) fn child(&self) -> Self {
-        Self { settings: self.settings.child(), set: self.set.clone(), ..Self::default() }
+        let refused = self.refused.clone();
+        Self { settings: self.settings.child(), set: self.set.clone(), refused, ..Self::default() }
     }
 
     /// Takes over what it knows, notes it, and gives back the rest.
@@ -96,7 +99,12 @@ impl Level {
                     let concerns = if grade == Grade::Exact { "" } else { concerns };
                     report.note(&directive.place, directive.text(), grade, about, concerns);
                 }
-                None => rest.push(directive),
+                None => {
+                    if KEEPS_OUT.contains(&directive.name.as_str()) {
+                        self.refused = Some(format!("`{}` keeps requests out", directive.name));
+                    }
+                    rest.push(directive);
+                }
             }
         }
         rest
@@ -172,10 +180,23 @@ impl Level {
         }
     }
 
+    /// A condition that refuses requests and cannot be taken over lets none pass.
+    fn keep_out(&mut self, directive: &Directive) {
+        let refuses = |inner: &Directive| {
+            inner.name == "deny" || (inner.name == "return" && !matches!(inner.arg().as_bytes(), [b'2' | b'3', ..]))
+        };
+        if directive.children().iter().any(refuses) {
+            self.refused = Some("a condition that keeps requests out".to_owned());
+        }
+    }
+
     fn check(&mut self, directive: &Directive) -> (Grade, String) {
         let condition = match Condition::parse(&directive.args, &self.set) {
             Ok(condition) => condition,
-            Err(about) => return (Grade::Lost, about),
+            Err(about) => {
+                self.keep_out(directive);
+                return (Grade::Lost, about);
+            }
         };
         let is_quiet = |inner: &&Directive| !matches!(inner.name.as_str(), "break" | "access_log");
         let inner: Vec<_> = directive.children().iter().filter(is_quiet).collect();
@@ -185,6 +206,7 @@ impl Level {
             _ => None,
         };
         let Some(reply) = answer else {
+            self.keep_out(directive);
             return (Grade::Lost, "of `if`, only `return` and redirects are taken over".to_owned());
         };
         self.checks.push(Check {
@@ -196,6 +218,21 @@ impl Level {
         (Grade::Exact, String::new())
     }
 }
+
+/// Directives that keep requests out: without them, nothing may pass.
+const KEEPS_OUT: &[&str] = &[
+    "access_by_lua_block",
+    "access_by_lua_file",
+    "allow",
+    "auth_digest",
+    "auth_jwt",
+    "auth_request",
+    "deny",
+    "limit_except",
+    "secure_link",
+    "secure_link_md5",
+    "valid_referers",
+];
 
 /// Status and text of a `return`.
 fn reply(directive: &Directive) -> Option<(u16, String)> {
