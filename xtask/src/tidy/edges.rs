@@ -50,6 +50,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("discovery", &["core", "http", "tls", "client", "filter", "upstream"]),
     ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
+    ("import", &[]),
     (
         "thalweg",
         &[
@@ -68,6 +69,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "discovery",
             "health",
             "admin",
+            "import",
         ],
     ),
 ];
@@ -76,7 +78,7 @@ const EDGES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const LAYERS: &[&[&str]] = &[
     &["core"],
-    &["net", "http", "route", "sealed", "balance"],
+    &["net", "http", "route", "sealed", "balance", "import"],
     &["tls", "observe", "cache"],
     &["upstream", "stream", "client", "store"],
     &["acme", "access"],
