@@ -15,6 +15,8 @@ FORMATS = {
     # What the route of the tested configuration allows.
     "thalweg-destination": st.builds("127.0.0.1:{}".format, st.integers(1024, 65535)),
     "thalweg-expiry": st.one_of(st.dates(first, last).map(str), times.map(lambda time: time.strftime("%Y-%m-%dT%H:%M:%SZ"))),
+    "thalweg-cached-url": st.builds("{}://a.test/{}".format, st.sampled_from(["http", "https"]), st.integers(0, 9)),
+    "thalweg-host": st.builds("{}.test{}".format, st.sampled_from("ab"), st.sampled_from(["", ":8080"])),
     # Of endpoints.
     "uri": st.one_of(st.builds("http://127.0.0.1:{}".format, st.integers(1, 65535)), st.just("unix:/run/service.sock")),
 }

@@ -7,19 +7,19 @@ use std::time::Duration;
 use thalweg_tests::npm_tool::npm_tool;
 use thalweg_tests::program::{find_or_skip, run};
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Directory, Message, Proxy, STEP, Upstream};
-
-use super::watchdog;
+use thalweg_tests::{Directory, Message, Proxy, STEP, Upstream, Watchdog};
 
 const PACKAGES: &[&str] = &["playwright-core@1.65.1", "axe-core@4.14.1"];
 const TOKEN: &str = "write-token-0123456789";
 const READ_TOKEN: &str = "read-token-0123456789";
 /// For everything that the program does in the browser.
-const TIME: Duration = Duration::from_secs(100);
+const TIME: Duration = Duration::from_secs(200);
+/// For all of it, with the installation of what the program needs.
+const LIMIT: Duration = Duration::from_secs(140);
 
 #[test]
 fn an_operator_works_in_a_browser() {
-    let _watchdog = watchdog("an_operator_works_in_a_browser");
+    let _watchdog = Watchdog::new("an_operator_works_in_a_browser", LIMIT);
     let Some(chromium) = find_or_skip("chromium") else { return };
     let Some(mut program) = npm_tool(PACKAGES, "dashboard.mjs") else { return };
     let service = || Upstream::start(|_: &Message| Some(ok("hello")));

@@ -8,10 +8,12 @@
 //! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`tls`] that of
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
 //! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses,
-//! [`discovery`] that of endpoints that change; [`balance`] measures the balancers alone, without a proxy.
+//! [`discovery`] that of endpoints that change, [`cache`] that of stored responses; [`balance`] measures the balancers
+//! alone, without a proxy.
 
 mod ab;
 mod balance;
+mod cache;
 mod compress;
 mod configs;
 mod connections;
@@ -21,11 +23,12 @@ mod discovery;
 mod entrant;
 mod figures;
 mod frame;
+mod layout;
 mod load;
 mod machine;
 mod namespace;
 mod order;
-mod process;
+pub(crate) mod process;
 mod report;
 mod reported;
 mod rounds;
@@ -36,7 +39,7 @@ mod stream;
 mod tls;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -68,6 +71,8 @@ pub(crate) enum Bench {
     Tls(tls::Tls),
     /// Compression of responses: bytes of text per CPU second, beside nginx
     Compress(compress::Compress),
+    /// A cache: hits per CPU second, memory, hit ratio, beside nginx and Varnish
+    Cache(cache::Cache),
     /// Connections of TCP: CPU for each and for a gigabyte, memory, beside HAProxy
     Connections(connections::Connections),
     /// Open dashboards beside a steady load over 1,000 routes: long tasks and memory of pages, p99 with and without
@@ -131,6 +136,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Ab(args) => ab::run(args),
         Bench::Tls(args) => tls::run(args),
         Bench::Compress(args) => compress::run(args),
+        Bench::Cache(args) => cache::run(args),
         Bench::Connections(args) => connections::run(args),
         Bench::Dashboard(args) => dashboard::run(args),
         Bench::Discovery(args) => discovery::run(args),
@@ -196,6 +202,30 @@ impl Folder {
         let path = std::env::temp_dir().join(format!("thalweg-bench-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))
+    }
+
+    /// One whose files are in memory, where the system has such a place.
+    fn in_memory() -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        if !memory.is_dir() {
+            println!("bench: no /dev/shm: the files of caches are on a disk");
+            return Self::new();
+        }
+        // What a run that was killed has left there takes memory.
+        for entry in fs::read_dir(memory)?.flatten() {
+            let name = entry.file_name();
+            let owner = name.to_str().and_then(|name| name.strip_prefix("thalweg-bench-"));
+            if owner.is_some_and(|owner| !Path::new("/proc").join(owner).exists()) {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+        let path = memory.join(format!("thalweg-bench-{}", std::process::id()));
+        fs::create_dir_all(&path)?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.clone()
     }
 }
 

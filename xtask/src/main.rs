@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 mod bench;
+mod cache_tests;
 mod ci;
 mod command;
 mod dist;
@@ -38,6 +39,8 @@ enum Verb {
     /// Measure the product side by side with others
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// The public suite of tests for HTTP caches, with the product between its client and its server
+    CacheTests(cache_tests::Args),
     /// The binary to ship, and its debug information in a file of its own
     Dist,
     /// Fuzz one target, or every target in turn
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Verb::Gen(args) => generate::run(&args),
         Verb::Ui(args) => ui::run(&args),
         Verb::Bench(bench) => bench::run(&bench),
+        Verb::CacheTests(args) => cache_tests::run(&args),
         Verb::Dist => dist::run(),
         Verb::Fuzz(args) => fuzz::run(&args),
     };

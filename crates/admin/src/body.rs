@@ -3,6 +3,8 @@
 //! Called by the router for operations that take a body, before their handler. The types named
 //! `*Spec` are what a client may send; handlers get what came of them.
 
+mod purge;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::marker::PhantomData;
@@ -26,6 +28,9 @@ use crate::control::service::{TIER, WEIGHT};
 use crate::control::{EndpointChange, NewAddress, NewApiKey, NewEndpoint, NewLabel, WantedState};
 use crate::problem::Problem;
 use crate::query::DURATION_FORMAT;
+
+pub(crate) use purge::PurgeSpec;
+pub use purge::purge_of;
 
 /// Time for the whole body of a request.
 const BODY_TIME: Duration = Duration::from_secs(30);

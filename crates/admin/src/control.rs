@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod api_keys;
+pub mod cache;
 pub mod canary;
 pub mod certificate;
 pub mod change;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use thalweg_observe::exposition::Form;
+use thalweg_proxy::Purge;
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 
 use crate::events::Events;
@@ -31,6 +33,9 @@ use crate::events::Events;
 pub use access::{AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, NewAddress};
 pub use api_keys::{
     ApiKeyControl, ApiKeyEntry, ApiKeyList, ApiKeyListContents, ApiKeyLists, MadeApiKey, NewApiKey,
+};
+pub use cache::{
+    CacheStatus, CacheTotals, PurgeChannelStatus, Purged, Purging, ReplicasTold, RouteCache, Telling,
 };
 pub use canary::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus};
 pub use certificate::{CertificateStatus, Certificates};
@@ -122,6 +127,15 @@ pub trait Control: Send + Sync + 'static {
     /// # Errors
     /// An unknown list, or a network that was not added to it.
     fn remove_address(&self, list: &str, network: &str) -> Result<AddressChanged, Refusal>;
+
+    /// What the cache has and did (`GET /api/v1/cache`).
+    fn cache(&self) -> CacheStatus;
+
+    /// Purges the cache, and has other replicas do it where that is configured. It goes on also where nobody waits.
+    ///
+    /// # Errors
+    /// An unknown route, or too many purges under way.
+    fn purge(&self, purge: Purge) -> Purging;
 
     /// Lists of API keys.
     fn api_keys(&self) -> &dyn ApiKeyControl;

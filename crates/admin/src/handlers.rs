@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
+pub(crate) mod cache;
 pub(crate) mod canary;
 pub(crate) mod config;
 pub(crate) mod events;

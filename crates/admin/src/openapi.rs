@@ -34,7 +34,9 @@ pub fn document() -> String {
                 Errors are problem documents (RFC 9457). Formats of its own: `thalweg-duration`, whole numbers with \
                 units (us, ms, s, m, h, d), the largest first, as `1m30s`; `thalweg-network`, an address or a network \
                 as `192.0.2.0/24`; `thalweg-destination`, `10.0.0.7:3000`, `https://10.0.0.7:8443` or \
-                `service:checkout`; `thalweg-expiry`, a date or a time (RFC 3339) that is not over.",
+                `service:checkout`; `thalweg-expiry`, a date or a time (RFC 3339) that is not over; \
+                `thalweg-cached-url`, an http or https URL with its host and without a fragment; `thalweg-host`, a \
+                host, perhaps with a port.",
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
         },
         "servers": [{ "url": "http://127.0.0.1:9900", "description": "The usual `admin.address`." }],

@@ -6,8 +6,8 @@
 //! [`Control`]: crate::control::Control
 
 use crate::handlers::{
-    access, api_keys, audit, canary, config, events, explain, process, requests, sealed, series, services,
-    session, tap,
+    access, api_keys, audit, cache, canary, config, events, explain, process, requests, sealed, series,
+    services, session, tap,
 };
 use crate::operation::{Access, Operation};
 
@@ -21,6 +21,7 @@ static TABLE: &[&[Operation]] = &[
     config::OPERATIONS,
     access::OPERATIONS,
     api_keys::OPERATIONS,
+    cache::OPERATIONS,
     requests::OPERATIONS,
     series::OPERATIONS,
     tap::OPERATIONS,

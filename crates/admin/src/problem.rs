@@ -83,6 +83,11 @@ impl Problem {
         Self { document: Box::new(document), status, challenge: None, allow: None }
     }
 
+    /// What is wrong, in a sentence.
+    pub(crate) fn detail(&self) -> &str {
+        &self.document.detail
+    }
+
     /// 400 for a member, parameter or field of the request.
     pub(crate) fn invalid(field: &str, detail: impl Into<String>) -> Self {
         let mut problem = Self::new(StatusCode::BAD_REQUEST, detail);

@@ -104,9 +104,9 @@ pub struct Url<'a> {
     pub host: &'a [u8],
     /// The port that the client named, or that of the scheme.
     pub port: u16,
-    /// The path as it goes to the service.
+    /// The path in normal form.
     pub path: &'a [u8],
-    /// The query as it goes to the service, without `?`.
+    /// The query, without `?`.
     pub query: Option<&'a [u8]>,
 }
 
@@ -177,6 +177,20 @@ impl Key {
         if self.bytes.len() > MOST_KEY { Err(KeyTooLong) } else { Ok(()) }
     }
 
+    /// Adds what the request becomes on its way to the service, where that is another URL than the client's: which one
+    /// it is may depend on more than the client's URL.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn add_target(&mut self, target: &[u8]) -> Result<(), KeyTooLong> {
+        if self.bytes.len() + target.len() > MOST_KEY {
+            return Err(KeyTooLong);
+        }
+        self.bytes.push(b't');
+        write_part(target, &mut self.bytes);
+        Ok(())
+    }
+
     fn write_url(&mut self, rule: &KeyRule, url: &Url<'_>) {
         let out = &mut self.bytes;
         write_part(rule.space.as_bytes(), out);
@@ -224,7 +238,9 @@ impl Key {
             IpAddr::V4(address) => write_part(&address.octets(), &mut self.bytes),
             IpAddr::V6(address) => write_part(&address.octets(), &mut self.bytes),
         }
-        self.write_digest(b'h', "authorization", values(fields, "authorization"));
+        self.write_digest(b'h', "authorization", values(fields.clone(), "authorization"));
+        // Clients behind one address have sessions of their own.
+        self.write_digest(b'h', "cookie", values(fields, "cookie"));
         self.bytes.push(u8::from(client.body.is_some()));
         self.bytes.extend_from_slice(client.body.as_ref().map_or(&[], |hash| &hash[..]));
     }
@@ -278,6 +294,11 @@ impl<'k> KeyUrl<'k> {
         rest = after;
         let query = if *has_query == 1 { Some(part(&mut rest)?) } else { None };
         Some(Self { space, scheme, host, port: u16::from_be_bytes(*port), path, query })
+    }
+
+    /// The space without the service that it may name behind a tab: what a route or the configuration calls it.
+    pub fn space_name(&self) -> &'k [u8] {
+        &self.space[..memchr::memchr(b'\t', self.space).unwrap_or(self.space.len())]
     }
 }
 

@@ -58,7 +58,7 @@ pub use request::{FieldLines, Request, RequestDirectives};
 pub use response::{Response, ResponseDirectives, Stated};
 pub use status::{CacheStatus, Handled};
 pub use storable::NotStored;
-pub use stored::{Saved, StoredHead};
+pub use stored::{Saved, StoredHead, split_lines};
 pub use time::UnixMillis;
 pub use validation::{
     HeadEffect, REPLACED_FIELDS, Validated, head_effect, joined, validated, write_completion,

@@ -131,7 +131,8 @@ impl Policy {
         self.default_lifetimes.iter().find(fits).map(|given| given.seconds)
     }
 
-    pub(crate) fn is_per_client(&self) -> bool {
+    /// Whether a response is for the client alone that caused it.
+    pub fn is_per_client(&self) -> bool {
         matches!(self.sharing, Sharing::PerClient { .. })
     }
 }

@@ -60,6 +60,7 @@ reasons! {
     Varies "vary" "The response varies by something that cannot be compared.",
     Part "part" "The response is a part of which it is not clear where it belongs.",
     NoLifetime "no-lifetime" "Nothing says that a response with this status can be stored.",
+    TooLarge "too-large" "The body is larger than what is stored.",
     Useless "useless" "The response is stale and cannot be validated.",
 }
 

@@ -138,6 +138,11 @@ impl StoredHead {
         })
     }
 
+    /// Whether its body is a part of the representation.
+    pub fn is_part(&self) -> bool {
+        self.part.is_some()
+    }
+
     /// Its fields as lines, each with its CR LF; neither `Age` nor framing is among them.
     pub fn lines(&self) -> &[u8] {
         &self.lines
@@ -181,8 +186,8 @@ impl StoredHead {
     }
 }
 
-/// Reads lines that were written by [`write_lines`].
-pub(crate) fn split_lines(lines: &[u8]) -> impl FieldLines<'_> {
+/// The fields of whole lines, each with its CR LF, as [`StoredHead::lines`] has them.
+pub fn split_lines(lines: &[u8]) -> impl FieldLines<'_> {
     lines.split(|byte| *byte == b'\n').filter_map(|line| {
         let line = line.strip_suffix(b"\r")?;
         let colon = memchr::memchr(b':', line)?;

@@ -1,4 +1,5 @@
-//! The HTTP client of the control plane: webhooks, certificate authorities, DNS hooks, and the verbs of the CLI.
+//! The HTTP client of the control plane: webhooks, certificate authorities, DNS hooks, and the verbs of the CLI; and
+//! one for Redis ([`redis`]).
 //!
 //! One request, one response, on a connection of its own: HTTP/1.1 over TCP, TLS or a unix socket. These requests are
 //! rare, so nothing is pooled, and no redirect or proxy variable is followed: a request goes where the caller says.
@@ -15,6 +16,7 @@ mod half_closed;
 
 mod client;
 pub mod h2;
+pub mod redis;
 mod signature;
 
 pub use client::{BodyStream, Bounds, ByteStream, HttpClient};

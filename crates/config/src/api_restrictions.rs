@@ -24,6 +24,7 @@ const SETTINGS: &[&str] = &[
     "trusted_proxies",
     "include",
     "route_sources",
+    "cache.purge",
     "access_log.path",
     "access_log.syslog",
     "access_log.rotate",

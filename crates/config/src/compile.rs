@@ -12,7 +12,7 @@ use crate::spec::{Declared, FileSpec, MatchSpec, OneOrMoreSpec, ProtocolSpec, So
 use crate::validate::{
     self, Bounds, Chains, Context, Deadlines, FilterPlace, Link, Names, Retries, Secrets, Target, Traffic,
 };
-use inherited::Inherited;
+use inherited::{Inherited, cached, uncached};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +57,7 @@ pub(crate) fn compile(
     let client_timeouts = validate::client_timeouts(&spec.defaults.timeouts, problems);
     let limits = validate::limits(&spec.limits, problems);
     let requests = validate::requests(&spec.request_history, problems);
+    let cache = validate::cache(spec, problems);
     let tracing = spec.tracing.as_ref().and_then(|spec| validate::tracing(spec, secrets, problems));
     let trusted_proxies = validate::trusted_proxies(&spec.trusted_proxies, problems);
     something_to_do(spec, declared, problems);
@@ -91,12 +92,11 @@ pub(crate) fn compile(
     let (table, connections) = if problems.is_clean() { tables? } else { return None };
     let services = named.into_iter().map(|(service, _)| service).chain(joined.inline).map(Arc::new).collect();
     let shutdown = validate::shutdown(&spec.shutdown);
-    let routes = joined.routes;
     let plan = Plan {
         listeners,
         table: table.into(),
         connections: connections.into(),
-        routes,
+        routes: joined.routes,
         calls,
         services,
         trusted_proxies,
@@ -105,6 +105,7 @@ pub(crate) fn compile(
         client_timeouts,
         shutdown,
         requests,
+        cache,
         tracing,
         error_details: spec.error_details.unwrap_or(true),
         beside: settings.beside(),
@@ -203,10 +204,18 @@ impl<'s> Routes<'s> {
             let inherits = spec.inherit.unwrap_or(true);
             let (filters, places) = self.inherited.base(inherits, (checked.filters, checked.filter_places));
             let on = (inherits, &checked.matches.listeners[..]);
+            let is_sealed = matches!(to, To::Sealed(_));
+            validate::caches((&filters, &places), is_sealed, problems);
             let choices = choices(self.inherited.all(&filters), names);
             let chosen = choices.iter().map(|(_, service)| *service);
             self.used.extend(chosen.clone().map(|service| service.0));
-            let filter_variants = self.inherited.variants(on, &filters, to.services().chain(chosen));
+            let services: Vec<_> = to.services().chain(chosen).collect();
+            let filter_variants = self.inherited.variants(on, &filters, &services);
+            let service_name = |id: ServiceId| service_name(named, &self.inline, id);
+            let (filters, filter_variants) = match is_sealed {
+                true => uncached(filters, filter_variants),
+                false => cached((filters, filter_variants), &name, &services, &service_name),
+            };
             self.filters.push(places);
             self.matches.push(checked.matches);
             let timeouts = self.timeouts((checked.deadlines, Timeouts::default()), (&to, &choices), named);
@@ -524,6 +533,13 @@ fn something_to_do(spec: &FileSpec, declared: &Declared, problems: &mut Problems
             .help("add `routes: [ { to: [ \"http://127.0.0.1:9001\" ] } ]`");
         problems.push(note(error));
     }
+}
+
+/// The name of a service: named ones come first.
+fn service_name(named: &[(Service, Deadlines)], inline: &[Service], id: ServiceId) -> Option<Arc<str>> {
+    let at = id.0 as usize;
+    let known = named.get(at).map(|(service, _)| service);
+    known.or_else(|| inline.get(at.checked_sub(named.len())?)).map(|service| service.name.clone())
 }
 
 /// Of chains and services that no route names. Where there are sources of routes, documents may name them.

@@ -13,9 +13,9 @@ use crate::diagnose::{Class, Report, SpecError};
 use crate::interpolate::Environment;
 use crate::load::{Loaded, check_with};
 use crate::own_addresses::own_addresses;
-use crate::protections::lost;
+use crate::protections::{Apart, lost};
 use crate::source::Span;
-use choose::{Id, Refused, Set, choose};
+use choose::{Chosen, Id, Refused, Set, choose};
 use std::collections::HashMap;
 use std::sync::Arc;
 use thalweg_discovery::Document;
@@ -26,9 +26,14 @@ use join::{flaw_of, owners};
 
 /// The most documents of all sources together.
 const MOST_DOCUMENTS: usize = 20_000;
+/// Ends the sentence on a document whose last good version runs in its place.
+const STAYS: &str = "the version before it stays in use";
 
 /// What a document may hold.
 pub const SECTIONS: &[&str] = &["routes", "services", "chains", "tests"];
+
+/// The plan of a configuration with the endpoints that its sources have found; `None`: as it is written.
+pub type Filled<'a> = &'a dyn Fn(&Loaded) -> Option<Plan>;
 
 /// What one source has told.
 #[derive(Clone, Debug)]
@@ -39,6 +44,17 @@ pub struct Offer {
     pub documents: Arc<[Document]>,
     /// The last version of each that could run.
     pub good: Arc<[Document]>,
+    /// Versions that made something else fail a short while ago: they are not tried.
+    pub refused: Arc<[RefusedDocument]>,
+}
+
+/// A version of a document with which the configuration was refused, though it has no mistake itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RefusedDocument {
+    /// The version.
+    pub document: Document,
+    /// A sentence.
+    pub why: String,
 }
 
 /// A configuration with documents.
@@ -50,6 +66,16 @@ pub struct Merged {
     pub accepted: Vec<Arc<[Document]>>,
     /// What is left out, and why.
     pub flaws: Vec<DocumentFlaw>,
+    /// Versions that were tried and made something else fail, by offer.
+    pub refused: Vec<Vec<RefusedDocument>>,
+}
+
+impl Merged {
+    /// None of the documents runs.
+    fn alone(loaded: Loaded, offers: &[Offer]) -> Self {
+        let accepted = accepted(offers, &Set::new());
+        Self { loaded, accepted, flaws: Vec::new(), refused: vec![Vec::new(); offers.len()] }
+    }
 }
 
 /// Why a document, or an entry of it, does not run.
@@ -64,52 +90,104 @@ pub struct DocumentFlaw {
 }
 
 /// Adds what sources have told to a file that is valid `alone`. Offers come in the order of `route_sources`; of two
-/// entries with one name the first stays. What does not fit is left out, and told of.
+/// entries with one name the first stays. What does not fit is left out, and told of; so is what leads past a
+/// protection of the file to an endpoint that was found.
 pub fn with_documents(
     alone: Loaded,
     (name, bytes): (&str, &[u8]),
     environment: Environment<'_>,
-    offers: &[Offer],
+    (offers, filled): (&[Offer], Filled<'_>),
 ) -> Merged {
     let (mut newest, good) = (set(offers, |offer| &offer.documents), set(offers, |offer| &offer.good));
     if newest.is_empty() && good.is_empty() {
-        return Merged { loaded: alone, accepted: accepted(offers, &newest), flaws: Vec::new() };
+        return Merged::alone(alone, offers);
     }
-    let offered: Vec<Id> = newest.keys().cloned().collect();
+    let offered = newest.clone();
     let mut unread = leave_out_unread(&mut newest, &good);
+    unread.extend(leave_out_refused(&mut newest, &good, offers));
     let owners = owners(&good);
+    let found_alone = filled(&alone);
+    let before = found_alone.as_ref().unwrap_or(&alone.plan);
     let mut attempt = |set: &Set| {
         let parts: Vec<_> =
             set.iter().map(|(id, text)| Part { id, source: &offers[id.0].source, text }).collect();
         let (made, joined) = check_with((name, bytes), environment, (&parts, &owners));
         match made {
-            Ok(loaded) => unprotected(&alone.plan, &loaded, &joined).map_or(Ok((loaded, joined)), Err),
+            Ok(loaded) => {
+                let found = filled(&loaded);
+                let lost = unprotected(before, found.as_ref().unwrap_or(&loaded.plan), &joined);
+                lost.map_or(Ok((loaded, joined)), Err)
+            }
             Err(report) => Err(refused(&report, &joined)),
         }
     };
     let chosen = choose(&newest, &good, &mut attempt);
-    let Some((made, mut set, left_out)) = chosen else {
-        return Merged { loaded: alone, accepted: accepted(offers, &Set::new()), flaws: Vec::new() };
+    let Some(chosen) = chosen else {
+        return Merged::alone(alone, offers);
     };
-    let (loaded, joined) = made;
+    let Chosen { made: (mut loaded, joined), mut set, left_out, tried } = chosen;
+    let refused = refused_by_offer((offers, &offered), &tried, &left_out);
+    loaded.apart = Apart::of(&alone.plan, &loaded.plan);
     let flaw = |(id, message): (Id, String)| DocumentFlaw { source: id.0, document: id.1, message };
     let conflicts = joined.into_iter().flat_map(|Joined { id, conflicts, .. }| {
         let told = conflicts.into_iter().map(|it| format!("line {}: {}", it.line, it.message));
         told.map(move |message| flaw((id.clone(), message)))
     });
-    let is_gone = |id: &Id| offered.binary_search(id).is_err();
-    unread.extend(left_out.into_iter().map(|(id, why)| match is_gone(&id) {
-        true => (id, format!("it is gone, and stays in use: {}", why.replacen("with it", "without it", 1))),
-        false => (id, why),
-    }));
-    let flaws = unread.into_iter().map(flaw).chain(conflicts).collect();
+    unread.extend(left_out);
+    let told = unread.into_iter().map(|(id, why)| match (offered.get(&id), set.get(&id)) {
+        (None, _) => {
+            (id, format!("it is gone, and stays in use: {}", why.replacen("with it", "without it", 1)))
+        }
+        (Some(text), Some(running)) if text != running => (id, format!("{why}; {STAYS}")),
+        (Some(_), _) => (id, why),
+    });
+    let flaws = told.map(flaw).chain(conflicts).collect();
     // What is still offered comes back in its last good version when it fits again.
-    for id in offered {
+    for (id, _) in offered {
         if let (false, Some(text)) = (set.contains_key(&id), good.get(&id)) {
             set.insert(id, text.clone());
         }
     }
-    Merged { loaded, accepted: accepted(offers, &set), flaws }
+    Merged { loaded, accepted: accepted(offers, &set), flaws, refused }
+}
+
+/// Puts the good versions in the place of those that were refused a short while ago; which these are, and why.
+fn leave_out_refused(newest: &mut Set, good: &Set, offers: &[Offer]) -> Vec<(Id, String)> {
+    let all = offers.iter().enumerate();
+    let all = all.flat_map(|(at, offer)| offer.refused.iter().map(move |refused| (at, refused)));
+    let mut flaws = Vec::new();
+    for (at, RefusedDocument { document, why }) in all {
+        let id = (at, document.name.clone());
+        if newest.get(&id) == Some(&document.text) {
+            put_good(newest, good, &id);
+            flaws.push((id, why.clone()));
+        }
+    }
+    flaws
+}
+
+/// Puts the good version in the place of a document, or takes it out.
+fn put_good(newest: &mut Set, good: &Set, id: &Id) {
+    match good.get(id) {
+        Some(known) => newest.insert(id.clone(), known.clone()),
+        None => newest.remove(id),
+    };
+}
+
+/// What was tried by itself and refused, with the reason.
+fn refused_by_offer(
+    (offers, offered): (&[Offer], &Set),
+    tried: &[Id],
+    left_out: &[(Id, String)],
+) -> Vec<Vec<RefusedDocument>> {
+    let mut all = vec![Vec::new(); offers.len()];
+    let why: HashMap<&Id, &String> = left_out.iter().map(|(id, why)| (id, why)).collect();
+    for id in tried {
+        let (Some(text), Some(why)) = (offered.get(id), why.get(id)) else { continue };
+        let document = Document { name: id.1.clone(), text: text.clone() };
+        all[id.0].push(RefusedDocument { document, why: (*why).clone() });
+    }
+    all
 }
 
 /// Puts the good versions in the place of documents that cannot be read by themselves, and of those that are too many;
@@ -124,10 +202,7 @@ fn leave_out_unread(newest: &mut Set, good: &Set) -> Vec<(Id, String)> {
             false => Some(format!("all sources together may have {MOST_DOCUMENTS} documents")),
         };
         let Some(why) = why else { continue };
-        match known {
-            Some(known) => newest.insert(id.clone(), known.clone()),
-            None => newest.remove(&id),
-        };
+        put_good(newest, good, &id);
         flaws.push((id, why));
     }
     flaws
@@ -149,7 +224,7 @@ pub(crate) fn check_strictly(
     let parts: Vec<_> = all.iter().map(|(id, text)| Part { id, source: "", text }).collect();
     let (made, joined) = check_with(file, environment, (&parts, &Owners::new()));
     let mut loaded = made?;
-    let lost = unprotected(&alone.plan, &loaded, &joined);
+    let lost = unprotected(&alone.plan, &loaded.plan, &joined);
     let mut tell = |span, message| loaded.warnings.errors.push(SpecError::new(Class::Invalid, span, message));
     for Joined { conflicts, .. } in &joined {
         let told = |message: &str| message.replacen("is left out", "would be left out", 1);
@@ -179,11 +254,19 @@ fn accepted(offers: &[Offer], set: &Set) -> Vec<Arc<[Document]>> {
     (0..offers.len()).map(of).collect()
 }
 
+/// What is wrong, and what to write instead, in one line.
+fn with_help(error: &SpecError) -> String {
+    match &error.help {
+        Some(help) => format!("{} ({})", error.message, help.replace('\n', " ")),
+        None => error.message.clone(),
+    }
+}
+
 /// The documents with mistakes, each with the first one.
 fn refused(report: &Report, joined: &[Joined]) -> Refused {
     let sentence = |error: &SpecError| {
         let at = report.sources.position(error.span);
-        format!("line {}, column {}: {}", at.line, at.column, error.message)
+        format!("line {}, column {}: {}", at.line, at.column, with_help(error))
     };
     let by_file: HashMap<u16, &Id> = joined.iter().map(|joined| (joined.file, &joined.id)).collect();
     let mut faulty: Vec<(Id, String)> = Vec::new();
@@ -195,22 +278,22 @@ fn refused(report: &Report, joined: &[Joined]) -> Refused {
     }
     let first = report.errors.first();
     let why = first.map(|error| {
-        format!("with it the configuration is refused: {}: {}", report.place(error.span), error.message)
+        format!("with it the configuration is refused: {}: {}", report.place(error.span), with_help(error))
     });
     Refused { faulty, why: why.unwrap_or_default() }
 }
 
 /// The documents that lead past a protection that the file gives, or to the process itself.
-fn unprotected(alone: &Plan, loaded: &Loaded, joined: &[Joined]) -> Option<Refused> {
+fn unprotected(alone: &Plan, with: &Plan, joined: &[Joined]) -> Option<Refused> {
     let named = |of: fn(&Joined) -> &[String]| -> HashMap<&str, &Id> {
         joined.iter().flat_map(|joined| of(joined).iter().map(move |name| (&**name, &joined.id))).collect()
     };
     let (routes, services) = (named(|joined| &joined.routes), named(|joined| &joined.services));
-    let lost = lost(alone, &loaded.plan).into_iter().map(|lost| {
+    let lost = lost(alone, with).into_iter().map(|lost| {
         let by = lost.key.strip_prefix("routes.").and_then(|name| routes.get(name)).copied();
         (by, format!("only the file may take protections away: {lost}"))
     });
-    let own = own_addresses(alone, &loaded.plan).into_iter().map(|own| {
+    let own = own_addresses(alone, with).into_iter().map(|own| {
         let by_route = own.routes.iter().find_map(|route| routes.get(&**route));
         (services.get(&*own.service).or(by_route).copied(), format!("only the file may say that: {own}"))
     });

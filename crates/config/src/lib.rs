@@ -43,7 +43,7 @@ pub mod span_index;
 
 pub use diagnose::{Class, Look, Report, SpecError};
 pub use diff::{Change, diff};
-pub use documents::{DocumentFlaw, Merged, Offer, with_documents};
+pub use documents::{DocumentFlaw, Merged, Offer, RefusedDocument, with_documents};
 pub use inputs::Inputs;
 pub use lint::WARNINGS;
 pub use load::{Loaded, check_bytes, check_documents, check_text, find, load_file, places, quick};

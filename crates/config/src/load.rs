@@ -7,6 +7,7 @@ use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
 use crate::interpolate::Environment;
 use crate::parse::FILE;
+use crate::protections::Apart;
 use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
@@ -16,6 +17,7 @@ use crate::spec::{
     Spanned, ToSpec,
 };
 use crate::validate::Secrets;
+use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use thalweg_proxy::plan::Plan;
@@ -41,6 +43,20 @@ pub struct Loaded {
     pub provenance: Provenance,
     /// Where things stand in the text.
     pub places: Places,
+    /// The main file as it was read; without one it is empty.
+    pub text: HiddenText,
+    /// What documents may not lead to, whatever sources find later.
+    pub apart: Apart,
+}
+
+/// The text of a file that may have secrets in it: it is not shown.
+#[derive(Clone, Default)]
+pub struct HiddenText(pub String);
+
+impl fmt::Debug for HiddenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 /// The places of DESIGN §5 in order; with `explicit` only that one.
@@ -136,7 +152,9 @@ pub(crate) fn check_with(
     hidden.extend(values);
     hidden.truncate(MOST_HIDDEN);
     problems.hide(&hidden, &masked);
-    (finish(made, problems, sources, secrets.into_inputs()), joined)
+    let made = finish(made, problems, sources, secrets.into_inputs());
+    let text = || String::from_utf8_lossy(bytes).into_owned();
+    (made.map(|loaded| Loaded { text: HiddenText(text()), ..loaded }), joined)
 }
 
 /// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
@@ -196,7 +214,9 @@ fn finish(
         Some((plan, settings, (provenance, places))) if problems.is_clean() => {
             let errors = problems.take_warnings();
             let warnings = Report { sources, errors, more: false };
-            Ok(Loaded { plan, settings, warnings, files: inputs.paths(), inputs, provenance, places })
+            let (files, text) = (inputs.paths(), HiddenText::default());
+            let apart = Apart::default();
+            Ok(Loaded { plan, settings, warnings, files, inputs, provenance, places, text, apart })
         }
         _ => Err(problems.into_report(sources)),
     }

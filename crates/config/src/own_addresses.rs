@@ -52,6 +52,11 @@ pub fn own_addresses(alone: &Plan, with: &Plan) -> Vec<OwnAddress> {
     found
 }
 
+/// Whether this address is the admin API or the metrics of a process with this plan.
+pub fn is_own_address(plan: &Plan, address: &Address) -> bool {
+    leads_to(&plan.beside, address)
+}
+
 /// Whether a connection to this address ends at one of those, or may: all addresses of the loopback are one.
 fn leads_to(beside: &[SocketAddr], address: &Address) -> bool {
     let (ip, port) = match address {

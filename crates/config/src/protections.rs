@@ -6,11 +6,13 @@
 //! service. What a filter asks for (its users, networks, requirements) is not weighed; the differences of the plan show
 //! it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 use thalweg_filter::Step;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{Listener, Route, ServiceId};
+use thalweg_upstream::Service;
 
 /// A protection that is lost.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -187,18 +189,98 @@ fn places(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
 }
 
 fn for_each_way(plan: &Plan, mut each: impl FnMut(&Route, String, &Guards)) {
-    for route in &plan.routes {
-        for id in route.all_services() {
-            let Some(service) = plan.services.get(id.0 as usize) else { continue };
-            let Some(found) = guards(plan, route, id) else { continue };
-            if !is_made(&service.name) {
-                each(route, format!("the service `{}`", service.name), &found);
-            }
-            for endpoint in &service.endpoints {
-                each(route, format!("the endpoint {}", endpoint.address), &found);
-            }
+    for (route, service, found) in ways(plan) {
+        if !is_made(&service.name) {
+            each(route, format!("the service `{}`", service.name), &found);
+        }
+        for endpoint in &service.endpoints {
+            each(route, format!("the endpoint {}", endpoint.address), &found);
         }
     }
+}
+
+/// Which services documents lead to without what stands on every way to services of the file. What sources find for
+/// these services later is compared by it: an endpoint of the latter is none of the former. Services by their positions
+/// in the plan with the documents.
+#[derive(Clone, Debug, Default)]
+pub struct Apart {
+    /// Services of the file, with what stands on every way to them: a number for each kind.
+    guarded: HashMap<usize, usize>,
+    /// Services that documents lead to, with the kinds that they lack and why.
+    open: BTreeMap<usize, Vec<(usize, String)>>,
+}
+
+impl Apart {
+    /// Compares a plan with documents with that of the file `alone`.
+    pub(crate) fn of(alone: &Plan, with: &Plan) -> Self {
+        let mut common_of: HashMap<&str, Guards> = HashMap::new();
+        for (_, service, found) in ways(alone) {
+            let all = common_of.entry(&*service.name);
+            all.and_modify(|all| *all = common(all, &found)).or_insert(found);
+        }
+        common_of.retain(|_, guards| !guards.is_empty());
+        if common_of.is_empty() {
+            return Self::default();
+        }
+        let mut apart = Self::default();
+        let mut kinds: Vec<Guards> = Vec::new();
+        for (at, guards) in with
+            .services
+            .iter()
+            .enumerate()
+            .filter_map(|(at, service)| Some((at, common_of.get(&*service.name)?)))
+        {
+            let kind = kinds.iter().position(|known| known == guards);
+            apart.guarded.insert(at, kind.unwrap_or(kinds.len()));
+            kinds.extend(kind.is_none().then(|| guards.clone()));
+        }
+        let positions: HashMap<&str, usize> =
+            with.services.iter().enumerate().map(|(at, service)| (&*service.name, at)).collect();
+        let of_file: HashSet<&str> = alone.routes.iter().map(|route| &*route.name).collect();
+        for (route, service, there) in ways(with).filter(|(route, ..)| !of_file.contains(&*route.name)) {
+            let Some(at) = positions.get(&*service.name) else { continue };
+            for (kind, wanted) in kinds.iter().enumerate() {
+                let Some(guard) = lacking(wanted, &there).next() else { continue };
+                let known = apart.open.entry(*at).or_default();
+                if known.iter().all(|(known, _)| *known != kind) {
+                    known.push((kind, format!("the route `{}` has no `{guard}`", route.name)));
+                }
+            }
+        }
+        apart
+    }
+
+    /// The services that documents lead to without something.
+    pub fn open(&self) -> impl Iterator<Item = usize> {
+        self.open.keys().copied()
+    }
+
+    /// Those of them that are kept from one of these.
+    pub fn open_beside(&self, changed: &[usize]) -> Vec<usize> {
+        let kinds: HashSet<usize> = changed.iter().filter_map(|at| self.guarded.get(at).copied()).collect();
+        if kinds.is_empty() {
+            return Vec::new();
+        }
+        let lacks = |lacking: &[(usize, String)]| lacking.iter().any(|(kind, _)| kinds.contains(kind));
+        self.open.iter().filter(|(_, lacking)| lacks(lacking)).map(|(at, _)| *at).collect()
+    }
+
+    /// The services of the file whose endpoints may not be those of the service at `open`, and why.
+    pub fn kept_from(&self, open: usize) -> impl Iterator<Item = (usize, &str)> {
+        self.open.get(&open).into_iter().flatten().flat_map(move |(kind, why)| {
+            self.guarded.iter().filter(move |(_, known)| *known == kind).map(move |(at, _)| (*at, &**why))
+        })
+    }
+}
+
+/// Every way of every route to a service, with what stands on it.
+fn ways(plan: &Plan) -> impl Iterator<Item = (&Route, &Arc<Service>, Guards)> {
+    plan.routes.iter().flat_map(move |route| {
+        route.all_services().filter_map(move |id| {
+            let service = plan.services.get(id.0 as usize)?;
+            Some((route, service, guards(plan, route, id)?))
+        })
+    })
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@
 
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use thalweg_client::Destination;
 use thalweg_core::units::duration_text;
 use thalweg_core::written;
 use thalweg_discovery::{Document, EurekaRegistration, Source};
@@ -41,6 +43,62 @@ pub struct Settings {
     pub registrations: Vec<Registration>,
     /// Who is told when something happens, in file order; at most 32.
     pub webhooks: Vec<WebhookPolicy>,
+    /// How replicas tell each other of purges of the cache; `None`: they do not.
+    pub purge_channel: Option<PurgeChannel>,
+}
+
+/// How replicas tell each other of purges of the cache: a channel of Redis or Valkey.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PurgeChannel {
+    /// Where the server is, as written.
+    pub server: String,
+    /// The same, read.
+    #[serde(skip)]
+    pub to: Destination,
+    /// The user; `None`: the default one.
+    pub user: Option<String>,
+    /// Its password.
+    #[serde(serialize_with = "written::maybe_hidden")]
+    pub password: Option<Secret>,
+    /// For TLS: certificates in PEM that vouch for the server's; `None`: those that the system trusts.
+    #[serde(serialize_with = "written::maybe_hidden")]
+    pub ca: Option<Vec<u8>>,
+    /// The name of the channel.
+    pub channel: String,
+    /// What becomes of what is stored when the connection is back after it was lost.
+    pub after_loss: AfterLoss,
+}
+
+/// What becomes of what is stored after purges of others may have been missed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterLoss {
+    /// It is used as before.
+    Keep,
+    /// All of it is stale.
+    MakeStale,
+}
+
+/// A password that is not shown.
+#[derive(Clone, Eq, Hash, PartialEq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// These bytes.
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes, for the one who logs in.
+    pub fn reveal(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 impl Settings {
@@ -138,8 +196,8 @@ impl Token {
     }
 }
 
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
     }
 }

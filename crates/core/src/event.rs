@@ -76,6 +76,12 @@ words! {
             "a network was taken out of a list of addresses through the admin API, or its time was over";
         ClientBanned "client_banned"
             "a client was put into a list of addresses by a ban, or would have been where it is a dry run";
+        CachePurged "cache_purged"
+            "stored responses were taken away, or made stale, by a purge: through the admin API, or told by another replica";
+        PurgeChannelLost "purge_channel_lost"
+            "the channel on which replicas tell each other of purges cannot be used; purges of others may be missed";
+        PurgeChannelUp "purge_channel_up"
+            "the channel on which replicas tell each other of purges can be used";
         SourceFailed "source_failed"
             "a source of endpoints cannot be asked, or says what cannot be understood; what is known stays in use";
         SourceRecovered "source_recovered"

@@ -5,8 +5,6 @@
 //! of keys (`notify-keyspace-events`), or on a channel that those who register use. Messages may be lost, so they only
 //! ever say "read again".
 
-mod wire;
-
 use crate::entry::entry;
 use crate::feed::{Content, Feed};
 use crate::found::Found;
@@ -19,21 +17,17 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::pending;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use thalweg_client::redis::{Connection, RedisServer, Reply, destination, late, refusal};
 use thalweg_client::{Destination, HttpClient};
 use thalweg_filter::{ConfigFiles, SecretSpec};
-use thalweg_http::HttpUrl;
 use thalweg_tls::Trust;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use wire::{Connection, Reply, refusal};
 
 /// The server of the same machine.
 const URL: &str = "redis://127.0.0.1:6379";
-/// The port, where none is written.
-const PORT: u16 = 6379;
 /// Between two readings without a message, where nothing is written.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// For one reading: as long as the interval, within these.
@@ -142,70 +136,15 @@ impl RedisSourceSpec {
         let group = format!("{url} {database} {login} {ca} {channel:?} {what:?}");
         let range = (Duration::from_millis(100), Duration::from_secs(3600));
         let interval = time(("interval", self.interval.as_deref()), INTERVAL, range)?;
-        let server = Server {
+        let server = RedisServer {
             client: HttpClient::new(trust),
             to,
-            username: self.username.clone(),
+            user: self.username.clone(),
             password,
             database,
         };
         let told = Mutex::new(Kept::new(read));
         Ok(Redis { server, place: url.to_owned(), group, what, channel, interval, read, told })
-    }
-}
-
-/// Where the server is.
-fn destination(url: &str) -> Result<Destination, String> {
-    let wrong = || {
-        format!(
-            "`{url}` is no server; write `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`"
-        )
-    };
-    if url.contains('@') {
-        return Err("`url` has no user and no password; write `username` and `password` beside it".to_owned());
-    }
-    if let Some(path) = url.strip_prefix("unix:") {
-        let path = path.strip_prefix("//").unwrap_or(path);
-        return if path.starts_with('/') { Ok(Destination::Unix(PathBuf::from(path))) } else { Err(wrong()) };
-    }
-    let schemes = [("redis://", false), ("rediss://", true), ("valkey://", false), ("valkeys://", true)];
-    let read = schemes.into_iter().find_map(|(scheme, tls)| Some((url.strip_prefix(scheme)?, tls)));
-    let (rest, tls) = read.ok_or_else(wrong)?;
-    let read = HttpUrl::parse(&format!("http://{rest}")).map_err(|_| wrong())?;
-    if read.target() != "/" {
-        return Err(format!("`{url}` has a path; write the number of the database as `database`"));
-    }
-    let has_port = rest.trim_end_matches('/').rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-    let port = if has_port { read.port() } else { PORT };
-    Ok(Destination::Tcp { host: read.host().to_owned(), port, tls })
-}
-
-struct Server {
-    client: HttpClient,
-    to: Destination,
-    username: Option<String>,
-    password: Option<Vec<u8>>,
-    database: u16,
-}
-
-impl Server {
-    /// A connection that is logged in.
-    async fn connect(&self, within: Duration) -> Result<Connection, String> {
-        let stream = self.client.open(&self.to, within).await.map_err(|error| error.to_string())?;
-        let mut connection = Connection::new(stream);
-        let greeting = async {
-            if let Some(password) = &self.password {
-                let user = self.username.as_ref().map(|user| user.as_bytes());
-                let words: Vec<&[u8]> =
-                    [&b"AUTH"[..]].into_iter().chain(user).chain([password.as_slice()]).collect();
-                connection.ask(&words).await?;
-            }
-            if self.database > 0 {
-                connection.ask(&[b"SELECT", self.database.to_string().as_bytes()]).await?;
-            }
-            Ok(connection)
-        };
-        timeout(within, greeting).await.unwrap_or_else(|_| Err(late(within)))
     }
 }
 
@@ -217,7 +156,7 @@ enum What {
 }
 
 struct Redis<I> {
-    server: Server,
+    server: RedisServer,
     place: String,
     group: String,
     what: What,
@@ -431,27 +370,9 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-fn late(time: Duration) -> String {
-    format!("it has not answered within {:.1} s", time.as_secs_f64())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn servers_are_read_from_urls() {
-        let tcp = |host: &str, port, tls| Ok(Destination::Tcp { host: host.into(), port, tls });
-        assert_eq!(destination("redis://a"), tcp("a", 6379, false));
-        assert_eq!(destination("rediss://a:1/"), tcp("a", 1, true));
-        assert_eq!(destination("valkey://[::1]"), tcp("::1", 6379, false));
-        assert_eq!(destination("valkeys://[::1]:80"), tcp("::1", 80, true));
-        assert_eq!(destination("unix:///run/r.sock"), Ok(Destination::Unix("/run/r.sock".into())));
-        for bad in ["a:6379", "http://a", "redis://a/1", "redis://u:p@a", "unix:x", "redis://"] {
-            assert!(destination(bad).is_err(), "{bad}");
-        }
-        assert!(!destination("redis://u:secret@a").unwrap_err().contains("secret"));
-    }
 
     #[test]
     fn a_prefix_stands_for_itself_in_a_pattern() {

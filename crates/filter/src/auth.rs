@@ -333,6 +333,10 @@ impl Filter for Auth {
         !self.is_dry
     }
 
+    fn verifies(&self) -> bool {
+        true
+    }
+
     fn captures(&self) -> Vec<String> {
         self.forward.captures()
     }

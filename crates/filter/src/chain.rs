@@ -1,9 +1,11 @@
 //! The filters of a route towards one of its services, as they are called.
 
+use crate::fields::FieldView;
 use crate::filter::JobResult;
+use crate::identity::Identity;
 use crate::request::EndCx;
 use crate::when::When;
-use crate::{Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
+use crate::{CacheRule, Facts, Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
 use std::sync::Arc;
 
 /// A filter of a chain, and when it is called.
@@ -46,7 +48,12 @@ pub struct Chain {
     hooks: Hooks,
     /// The first one that bridges gRPC-Web.
     bridge: Option<usize>,
+    /// Those that cache, by their positions; `None`: none does.
+    caches: Option<Arc<[CacheStep]>>,
 }
+
+/// A filter that caches: its position, and how.
+type CacheStep = (usize, Arc<CacheRule>);
 
 impl Chain {
     /// These filters; where one moves requests and none says anything of the way back, one more for that.
@@ -59,7 +66,54 @@ impl Chain {
         let each: Arc<[Hooks]> = steps.iter().map(|step| step.filter.hooks()).collect();
         let hooks = each.iter().fold(Hooks::NONE, |all, own| all | *own);
         let bridge = steps.iter().position(|step| step.filter.bridges_grpc_web());
-        Self { steps: steps.into(), each, hooks, bridge }
+        let verifies = steps.iter().any(|step| step.filter.verifies());
+        let rules = (0..).zip(&steps).filter_map(|(at, step)| Some((at, step.filter.cache()?)));
+        let rules = rules.map(|(at, rule)| (at, if verifies { rule.behind_auth() } else { rule }));
+        let caches: Arc<[_]> = rules.collect();
+        let caches = (!caches.is_empty()).then_some(caches);
+        Self { steps: steps.into(), each, hooks, bridge, caches }
+    }
+
+    /// The same filters, which cache in this space unless they name one: the name of a route. `service`: where requests
+    /// of the route may go to several, the one that those of this chain go to; what they store is kept apart.
+    #[must_use]
+    pub fn cached_in(self, route: &str, service: Option<&str>) -> Self {
+        let place = |(at, rule): &(usize, Arc<CacheRule>)| (*at, rule.placed(route, service));
+        let caches = self.caches.as_ref().map(|rules| rules.iter().map(place).collect());
+        Self { caches, ..self }
+    }
+
+    /// The same filters, of which none caches: it is not known where the requests of this chain go.
+    #[must_use]
+    pub fn uncached(self) -> Self {
+        Self { caches: None, ..self }
+    }
+
+    /// Whether a filter caches, for some requests at least.
+    #[inline]
+    pub fn has_cache(&self) -> bool {
+        self.caches.is_some()
+    }
+
+    /// What may be cached, and how, whichever the request.
+    pub fn caches(&self) -> impl Iterator<Item = &Arc<CacheRule>> {
+        self.caches.iter().flat_map(|rules| rules.iter()).map(|(_, rule)| rule)
+    }
+
+    /// How the response to a request is cached, once all filters have been called with it: by the first filter that
+    /// caches and whose condition fits. `fields` are those that go upstream.
+    #[inline]
+    pub fn cache_for(
+        &self,
+        facts: &Facts<'_>,
+        fields: FieldView<'_>,
+        identity: Option<&Identity>,
+    ) -> Option<&Arc<CacheRule>> {
+        let rules = self.caches.as_deref()?;
+        let fits = |(at, _): &&(usize, Arc<CacheRule>)| {
+            self.steps.get(*at).is_some_and(|step| step.applies_to(facts, fields, identity))
+        };
+        rules.iter().find(fits).map(|(_, rule)| rule).filter(|rule| rule.suits(facts))
     }
 
     /// The filters, in their order.
@@ -86,7 +140,7 @@ impl Chain {
             None => step.clone(),
             Some(filter) => Step { filter, when: step.when.clone() },
         });
-        Self::new(steps.collect())
+        Self { caches: self.caches.clone(), ..Self::new(steps.collect()) }
     }
 
     /// Whether a filter takes part on this side.
@@ -183,12 +237,13 @@ impl Chain {
 
 impl Step {
     fn applies_to_request(&self, cx: &RequestCx<'_>) -> bool {
-        let fits = |when: &Arc<When>| {
-            !when.is_about_response()
-                && when.fits_request(&cx.facts, cx.fields.view())
-                && when.fits_identity(cx.identity())
-        };
-        self.when.is_empty() || self.when.iter().all(fits)
+        self.when.is_empty() || self.applies_to(&cx.facts, cx.fields.view(), cx.identity())
+    }
+
+    fn applies_to(&self, facts: &Facts<'_>, fields: FieldView<'_>, identity: Option<&Identity>) -> bool {
+        self.when.iter().all(|when| {
+            !when.is_about_response() && when.fits_request(facts, fields) && when.fits_identity(identity)
+        })
     }
 
     fn applies_to_response(&self, cx: &ResponseCx<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! The interface of a filter, and what it answers.
 
 use crate::request::EndCx;
-use crate::{Reply, RequestCx, ResponseCx};
+use crate::{CacheRule, Reply, RequestCx, ResponseCx};
 use std::any::Any;
 use std::fmt::{self, Debug, Formatter};
 use std::ops::BitOr;
@@ -84,6 +84,16 @@ pub trait Filter: Any + Debug + Send + Sync {
     /// Whether it refuses those whom it does not know or like: what arrives through the admin API may not take it away.
     fn guards(&self) -> bool {
         false
+    }
+
+    /// Whether it verifies who the client is, so that the service may answer for that client alone.
+    fn verifies(&self) -> bool {
+        false
+    }
+
+    /// How responses are cached. Such a filter is never called: see [`Chain::cache_for`](crate::Chain::cache_for).
+    fn cache(&self) -> Option<Arc<CacheRule>> {
+        None
     }
 
     /// Whether calls of gRPC-Web become calls of gRPC; the bodies are changed where they are relayed.

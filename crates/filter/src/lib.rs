@@ -13,6 +13,7 @@ mod access;
 mod auth;
 mod body_limit;
 mod buffer;
+mod cache;
 mod chain;
 mod compress;
 mod concurrency;
@@ -68,6 +69,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub use access::{AddressRulesSpec, MembersSpec, list_upkeep};
+pub use cache::CacheRule;
 pub use chain::{Chain, Step};
 pub use config_files::ConfigFiles;
 pub use decoder_memory::DecoderMemory;
@@ -83,7 +85,7 @@ pub use request::{
     Bandwidth, BodyTransform, Buffering, Connection, ENOUGH, EndCx, Facts, FilterStates, MakeTransform,
     NoConnection, RequestCopy, RequestCx, RequestOutcome, Transforms, Values,
 };
-pub use response::{Part, Reply, ReplyBody, ResponseCx, ResponseOutcome};
+pub use response::{BodySource, Part, Piece, Reply, ReplyBody, ResponseCx, ResponseOutcome};
 pub use secret::SecretSpec;
 pub use target::{Moved, MovedPrefix, QueryEdit, TargetEdit};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
@@ -150,6 +152,8 @@ filters! {
     body_limit: body_limit::BodyLimitSpec = "10MiB",
     /// Receives the whole body of a request before the request goes upstream.
     buffer: buffer::BufferSpec = "{}",
+    /// Keeps responses and uses them again (RFC 9111).
+    cache: cache::CacheSpec = "{}",
     /// Compresses responses with zstd, brotli or gzip, as the client accepts it.
     compress: compress::CompressSpec = "{}",
     /// Bounds how many requests are in flight at once, for each client or other key.

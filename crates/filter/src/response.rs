@@ -6,8 +6,11 @@ use crate::identity::Identity;
 use crate::log_edit::LogEdit;
 use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, Values};
 use crate::target::TargetEdit;
+use std::fmt::Debug;
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use thalweg_core::Fault;
 use thalweg_http::h1::encode::write_field;
 
@@ -183,12 +186,15 @@ pub struct Reply {
     pub fields: Vec<u8>,
     /// The body.
     pub body: ReplyBody,
+    /// Whether it is a service's response that was stored: it has a `Date` of its own, and filters see it as one that
+    /// comes from an endpoint.
+    pub is_stored: bool,
 }
 
 impl Reply {
     /// An answer without a body.
     pub fn new(status: u16) -> Self {
-        Self { status, fields: Vec::new(), body: ReplyBody::Empty }
+        Self { status, fields: Vec::new(), body: ReplyBody::Empty, is_stored: false }
     }
 
     /// Adds a field. What HTTP does not allow is not written.
@@ -216,16 +222,46 @@ pub enum ReplyBody {
     Bytes(Arc<[u8]>),
     /// Pieces, one after the other.
     Parts(Vec<Part>),
+    /// Pieces that come while it is sent.
+    Source(Box<dyn BodySource>),
 }
 
 impl ReplyBody {
-    /// Bytes in all.
-    pub fn length(&self) -> u64 {
+    /// Bytes in all; `None`: it is not known before its end.
+    pub fn length(&self) -> Option<u64> {
         match self {
-            Self::Empty => 0,
-            Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Parts(parts) => parts.iter().map(Part::length).sum(),
+            Self::Empty => Some(0),
+            Self::Bytes(bytes) => Some(bytes.len() as u64),
+            Self::Parts(parts) => Some(parts.iter().map(Part::length).sum()),
+            Self::Source(source) => source.length(),
         }
+    }
+}
+
+/// A body that comes while it is sent.
+pub trait BodySource: Debug + Send {
+    /// Bytes in all; `None`: they are not known before the end.
+    fn length(&self) -> Option<u64>;
+
+    /// The next piece, not empty; `None` at the end. Cancel-safe.
+    ///
+    /// # Errors
+    /// It breaks off: the rest will not come.
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, Fault>>;
+}
+
+/// Bytes that are shared with others.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Where they are.
+    pub bytes: Arc<[u8]>,
+    /// Which of them.
+    pub range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
     }
 }
 

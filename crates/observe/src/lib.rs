@@ -44,13 +44,13 @@ pub use condition::{Condition, ConditionError};
 pub use id_share::IdShare;
 pub use meter::{Codes, Counter, Gauge, Histogram};
 pub use meters::{
-    AcmeMeters, BudgetMeters, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
-    HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters, ServiceMeters,
-    TraceMeters, WebhookMeters, WorkerMeters,
+    AcmeMeters, BudgetMeters, CacheUse, DIRECTIONS, DROPS, Drops, EndpointMeters, FLOODS, FilterMeters,
+    FilterOutcome, HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters,
+    ServiceMeters, TraceMeters, WebhookMeters, WorkerMeters,
 };
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::{redact_field, redact_query};
-pub use registry::{Registry, Series, SourceStanding};
+pub use registry::{CacheStanding, Registry, Series, SourceStanding};
 pub use route_totals::RouteTotals;
 pub use sample::Sample;
 pub use text::TextFormat;

@@ -118,6 +118,8 @@ pub struct RouteMeters {
     pub bytes_in: Counter,
     /// Bytes of responses sent: heads, bodies and framing.
     pub bytes_out: Counter,
+    /// Requests that the cache has to do with, indexed by `CacheUse as usize`.
+    pub cache: [Counter; CacheUse::ALL.len()],
 }
 
 impl RouteMeters {
@@ -174,6 +176,42 @@ impl FilterOutcome {
             Self::Changed => "changed",
             Self::Answered => "answered",
             Self::Refused => "refused",
+        }
+    }
+}
+
+/// What the cache did with a request. The word is the metric's label `result`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+pub enum CacheUse {
+    /// A stored response that is fresh has answered it.
+    Hit,
+    /// A stored response that is stale has answered it.
+    Stale,
+    /// A stored response has answered it after the service said that it still holds.
+    Revalidated,
+    /// It has waited for the response that another request fetched.
+    Collapsed,
+    /// The service has answered it, and the response was to be stored.
+    Miss,
+    /// The service has answered it, and the response was not to be stored.
+    Pass,
+}
+
+impl CacheUse {
+    /// Every use.
+    pub const ALL: &'static [Self] =
+        &[Self::Hit, Self::Stale, Self::Revalidated, Self::Collapsed, Self::Miss, Self::Pass];
+
+    /// The word used in metrics, logs and documents.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Stale => "stale",
+            Self::Revalidated => "revalidated",
+            Self::Collapsed => "collapsed",
+            Self::Miss => "miss",
+            Self::Pass => "pass",
         }
     }
 }

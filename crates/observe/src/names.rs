@@ -83,6 +83,25 @@ metrics! {
         "From the first byte of a request of such a route to the last byte of its response.";
     FILTER_OUTCOMES "thalweg_filter_total" Counter ["route" "filter" "outcome"]
         "Exchanges in which filters of this kind changed something, answered, or refused the request.";
+    CACHE_REQUESTS "thalweg_cache_requests_total" Counter ["route" "result"]
+        "Requests of routes with a cache, by result: hit, stale, revalidated, collapsed (the response that another request fetched), miss or pass.";
+    CACHE_BYTES "thalweg_cache_bytes" Gauge []
+        "Memory of stored responses, of what finds them and of what is being stored. The metrics of the cache are there once a route caches.";
+    CACHE_LIMIT_BYTES "thalweg_cache_limit_bytes" Gauge [] "Memory that the cache may use.";
+    CACHE_OBJECTS "thalweg_cache_objects" Gauge [] "Responses that are stored.";
+    CACHE_FILLS_ACTIVE "thalweg_cache_fills_active" Gauge [] "Responses that are being stored.";
+    CACHE_FILL_BYTES "thalweg_cache_fill_bytes" Gauge [] "Memory of responses that are being stored.";
+    CACHE_FILLS "thalweg_cache_fills_total" Counter [] "Responses that the cache began to fetch.";
+    CACHE_BROKEN "thalweg_cache_broken_total" Counter [] "Responses that broke off while they were fetched; none of them is stored.";
+    CACHE_STORED "thalweg_cache_stored_total" Counter [] "Responses that were stored.";
+    CACHE_REJECTED "thalweg_cache_rejected_total" Counter []
+        "Responses that were fetched and not stored: too large, or purged before they were there.";
+    CACHE_PASSED "thalweg_cache_passed_total" Counter []
+        "Times at which a request went by the cache: not to be stored, or a bound was reached.";
+    CACHE_EVICTIONS "thalweg_cache_evictions_total" Counter [] "Stored responses that went because room was needed.";
+    CACHE_PURGED "thalweg_cache_purged_total" Counter []
+        "Stored responses that a purge, or a request that changes what they show, has taken away.";
+    CACHE_MADE_STALE "thalweg_cache_made_stale_total" Counter [] "Stored responses that a soft purge has made stale.";
     UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]

@@ -60,6 +60,7 @@ pub struct Registry {
     refused_names: AtomicU64,
     slos: Mutex<Vec<SloStanding>>,
     sources: Mutex<Vec<SourceStanding>>,
+    cache: Mutex<Option<CacheStanding>>,
     epoch: Instant,
     /// Until when examples are wanted, in milliseconds since `epoch`.
     exemplars_until: AtomicU64,
@@ -97,6 +98,37 @@ pub struct SourceStanding {
     pub failures: u64,
 }
 
+/// What the cache has and did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CacheStanding {
+    /// Bytes of memory in use.
+    pub bytes: u64,
+    /// Bytes that it may use.
+    pub limit_bytes: u64,
+    /// Responses that are stored.
+    pub objects: u64,
+    /// Responses that are being stored.
+    pub filling: u64,
+    /// Bytes of those.
+    pub fill_bytes: u64,
+    /// Responses that it began to fetch.
+    pub fills: u64,
+    /// Those that broke off.
+    pub broken: u64,
+    /// Responses that were stored.
+    pub stored: u64,
+    /// Responses that were not.
+    pub rejected: u64,
+    /// Times at which a request went by.
+    pub passed: u64,
+    /// Objects that went because room was needed.
+    pub evictions: u64,
+    /// Objects that were taken away.
+    pub removed: u64,
+    /// Objects that were made stale.
+    pub made_stale: u64,
+}
+
 impl Registry {
     /// A registry for `workers` workers, numbered from 0.
     pub fn new(workers: usize) -> Self {
@@ -112,6 +144,7 @@ impl Registry {
             refused_names: AtomicU64::new(0),
             slos: Mutex::default(),
             sources: Mutex::default(),
+            cache: Mutex::default(),
             epoch,
             exemplars_until: AtomicU64::new(0),
             listeners: Family::new(workers),
@@ -225,6 +258,15 @@ impl Registry {
     /// How sources of endpoints stand now.
     pub fn set_sources(&self, standings: Vec<SourceStanding>) {
         *self.sources.lock().unwrap_or_else(PoisonError::into_inner) = standings;
+    }
+
+    /// What the cache has and did until now; `None`: no route caches.
+    pub fn set_cache(&self, standing: Option<CacheStanding>) {
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner) = standing;
+    }
+
+    pub(crate) fn cache(&self) -> Option<CacheStanding> {
+        *self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn sources(&self) -> Vec<SourceStanding> {

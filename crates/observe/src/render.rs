@@ -12,12 +12,12 @@ use thalweg_core::{FaultKind, GRPC_STATUSES};
 use crate::exposition::{Exposition, Form};
 use crate::meter::{Counter, Gauge, Histogram, HistogramTotal};
 use crate::meters::{
-    ACME_RESULTS, DIRECTIONS, DROPS, EndpointMeters, FLOODS, FilterMeters, FilterOutcome, HANDSHAKE_RESULTS,
-    Limit, ListenerMeters, TLS_VERSIONS, WorkerMeters,
+    ACME_RESULTS, CacheUse, DIRECTIONS, DROPS, EndpointMeters, FLOODS, FilterMeters, FilterOutcome,
+    HANDSHAKE_RESULTS, Limit, ListenerMeters, TLS_VERSIONS, WorkerMeters,
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
-use crate::registry::{Registry, Snapshot, SourceStanding};
+use crate::registry::{CacheStanding, Registry, Snapshot, SourceStanding};
 
 impl Registry {
     /// The page in the Prometheus text format 0.0.4.
@@ -36,6 +36,7 @@ impl Registry {
         self.render_listeners(&mut page);
         self.render_certificates(&mut page);
         self.render_routes(&mut page);
+        self.render_cache(&mut page);
         self.render_endpoints(&mut page);
         self.render_services(&mut page);
         self.render_workers(&mut page);
@@ -119,6 +120,38 @@ impl Registry {
                 if total > 0 {
                     page.sample(&names::FILTER_OUTCOMES, &[route, filter, outcome.name()], total);
                 }
+            }
+        }
+    }
+
+    fn render_cache(&self, page: &mut Exposition) {
+        type Figure = fn(&CacheStanding) -> u64;
+        page.head(&names::CACHE_REQUESTS);
+        for (route, totals) in self.cache_totals() {
+            for (result, total) in CacheUse::ALL.iter().zip(totals).filter(|(_, total)| *total > 0) {
+                page.sample(&names::CACHE_REQUESTS, &[&route, result.name()], total);
+            }
+        }
+        let standing = self.cache();
+        let figures: [(_, Figure); 13] = [
+            (&names::CACHE_BYTES, |cache| cache.bytes),
+            (&names::CACHE_LIMIT_BYTES, |cache| cache.limit_bytes),
+            (&names::CACHE_OBJECTS, |cache| cache.objects),
+            (&names::CACHE_FILLS_ACTIVE, |cache| cache.filling),
+            (&names::CACHE_FILL_BYTES, |cache| cache.fill_bytes),
+            (&names::CACHE_FILLS, |cache| cache.fills),
+            (&names::CACHE_BROKEN, |cache| cache.broken),
+            (&names::CACHE_STORED, |cache| cache.stored),
+            (&names::CACHE_REJECTED, |cache| cache.rejected),
+            (&names::CACHE_PASSED, |cache| cache.passed),
+            (&names::CACHE_EVICTIONS, |cache| cache.evictions),
+            (&names::CACHE_PURGED, |cache| cache.removed),
+            (&names::CACHE_MADE_STALE, |cache| cache.made_stale),
+        ];
+        for (metric, figure) in figures {
+            page.head(metric);
+            if let Some(standing) = &standing {
+                page.sample(metric, &[], figure(standing));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::meter::{BOUNDS_US, HistogramTotal};
-use crate::meters::RouteMeters;
+use crate::meters::{CacheUse, RouteMeters};
 use crate::registry::Registry;
 
 /// Counts of a route since the process started, or between two moments.
@@ -94,6 +94,16 @@ impl Registry {
         let mut totals = RouteTotals::default();
         self.targets.groups_of([route, service]).iter().for_each(|meters| totals.add(meters));
         totals
+    }
+
+    /// What the cache did with requests of each route, in the order of [`CacheUse::ALL`]; of none that it has had
+    /// nothing to do with.
+    pub fn cache_totals(&self) -> Vec<(String, [u64; CacheUse::ALL.len()])> {
+        let routes = self.routes.snapshot().into_iter().map(|([route], groups)| {
+            let of = |at: usize| groups.iter().map(|meters| meters.cache[at].value()).sum();
+            (route, std::array::from_fn(of))
+        });
+        routes.filter(|(_, totals)| totals.iter().any(|total| *total > 0)).collect()
     }
 
     /// What has been counted about each route that an exchange has ended of, by name. What no route took is under

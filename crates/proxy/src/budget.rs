@@ -8,7 +8,7 @@
 //! `docs/decisions/0013-budget.md`.
 
 use crate::buffers::chunk_queue::{CHUNK, LIMIT};
-use crate::plan::Limits;
+use crate::plan::{Limits, Plan};
 use thalweg_core::limits::{DESCRIPTOR_RESERVE, PIPES, REFUSALS};
 use thalweg_net::machine::Memory;
 
@@ -77,7 +77,9 @@ pub struct Budget {
     pub pipes: usize,
     /// Bytes that the process and its sockets may use.
     pub memory: u64,
-    /// Bytes of those that are shared out among connections and exchanges.
+    /// Bytes of those that are for stored responses; 0 where no route caches any.
+    pub cache: u64,
+    /// Bytes of [`Self::memory`] that are shared out among connections and exchanges.
     pub shared: u64,
     /// Client connections at once; as many per worker.
     pub connections: usize,
@@ -113,8 +115,23 @@ pub(crate) struct Used {
 }
 
 impl Budget {
-    /// The budget of a process with this many listeners.
+    /// The budget of a process that begins with this plan.
+    pub fn of(plan: &Plan, allowance: Allowance) -> Self {
+        let cache = |memory| if plan.has_cache() { plan.cache.bytes(memory) } else { 0 };
+        Self::with_cache((&plan.limits, plan.listeners.len()), allowance, cache)
+    }
+
+    /// The budget of a process with this many listeners, which caches nothing.
     pub fn new(limits: &Limits, listeners: usize, allowance: Allowance) -> Self {
+        Self::with_cache((limits, listeners), allowance, |_| 0)
+    }
+
+    /// `cache`: bytes of the cache in a process that may use so many.
+    fn with_cache(
+        (limits, listeners): (&Limits, usize),
+        allowance: Allowance,
+        cache: impl Fn(u64) -> u64,
+    ) -> Self {
         let workers = allowance.workers.max(1);
         let memory = limits.memory.unwrap_or(match allowance.memory {
             Memory::Cgroup(bytes) => bytes / 4 * 3,
@@ -127,7 +144,8 @@ impl Budget {
         let possible = allowance.descriptors.saturating_sub(own_descriptors) / 2;
         let wanted = limits.max_connections.unwrap_or(possible).min(possible).max(workers);
         let exchanges = limits.max_in_flight.unwrap_or(wanted).min(wanted);
-        let shared = memory.saturating_sub(PROCESS + WORKER * workers as u64).max(SHARED_MIN);
+        let cache = cache(memory);
+        let shared = memory.saturating_sub(PROCESS + WORKER * workers as u64 + cache).max(SHARED_MIN);
         let third = shared / 3;
         let connections = (wanted.min(saturating(third / SOCKET)) / workers).max(1) * workers;
         let in_flight = exchanges.min(saturating(third / EXCHANGE)).clamp(1, connections);
@@ -138,6 +156,7 @@ impl Budget {
             own_descriptors,
             pipes,
             memory,
+            cache,
             shared,
             connections,
             upstream_connections: in_flight.max(workers),

@@ -7,6 +7,7 @@ pub(crate) mod acme_http01;
 pub(crate) mod bans;
 pub(crate) mod blocked;
 pub(crate) mod buffer_body;
+pub(crate) mod cache;
 pub(crate) mod drain;
 pub(crate) mod filter_facts;
 pub(crate) mod filter_request;

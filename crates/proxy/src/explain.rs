@@ -5,6 +5,7 @@
 //! [`Explanation`], with the reasons why other routes did not take the request. Called by `thalweg explain`, by `GET
 //! /api/v1/explain`, and for the tests in a configuration; never by a worker.
 
+mod caching;
 mod explanation;
 mod narrate;
 mod question;
@@ -13,8 +14,8 @@ mod trace;
 mod words;
 
 pub use explanation::{
-    Because, EndpointSeen, Explanation, Failed, FilterStep, OtherRoute, Outcome, RetrySeen, RouteLimitsSeen,
-    SealedSeen, SeenRequest, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
+    Because, CacheSeen, EndpointSeen, Explanation, Failed, FilterStep, OtherRoute, Outcome, RetrySeen,
+    RouteLimitsSeen, SealedSeen, SeenRequest, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
 };
 pub use question::{Question, Unaskable};
 pub use trace::Verdict;

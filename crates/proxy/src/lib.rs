@@ -8,6 +8,7 @@
 
 pub mod budget;
 pub mod plan;
+pub mod purge;
 
 mod buffers;
 mod overload;
@@ -27,6 +28,7 @@ mod worker;
 
 pub use budget::{Allowance, Budget};
 pub use plan::Plan;
+pub use purge::{Purge, PurgeWhat, Unpurgeable};
 pub use records::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
 pub use records::{TAPS, Tap, TapHeard, TapQuery, Tapped, TappedHeaders};
 pub use state::challenges::Challenges;

@@ -5,10 +5,12 @@
 //! of one plan and mean nothing in another.
 
 pub use crate::plan::access::{AccessPolicy, Banned};
+pub use crate::plan::cache::{CACHE_MIN, CachePlan};
 pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 
 mod access;
+mod cache;
 mod canary;
 mod filters;
 pub(crate) mod sealed;
@@ -67,6 +69,8 @@ pub struct Plan {
     pub shutdown: Shutdown,
     /// What is remembered of exchanges that are over.
     pub requests: RequestsPolicy,
+    /// What the HTTP cache may use.
+    pub cache: CachePlan,
     /// Whether traces are kept, and where they go.
     pub tracing: Option<Tracing>,
     /// Whether answers that the proxy makes itself say what went wrong; default true.

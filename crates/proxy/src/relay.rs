@@ -29,7 +29,7 @@ mod transform;
 
 pub(crate) use framed::{Framed, mark};
 pub(crate) use grpc_web::Bridge;
-pub(crate) use inner::{Inner, InnerEnd, InnerResponse, inner};
+pub(crate) use inner::{Inner, InnerEnd, InnerResponse, ResponseSink, inner};
 pub(crate) use pacer::Pacer;
 pub(crate) use stream::Stream;
 pub(crate) use transform::{SharedTap, Tap};
@@ -596,7 +596,8 @@ impl Flow {
         }
     }
 
-    fn end(&mut self, chunks: &Rc<ChunkPool>) -> Result<(), Fault> {
+    /// The sender's message is over.
+    pub(crate) fn end(&mut self, chunks: &Rc<ChunkPool>) -> Result<(), Fault> {
         if self.ended {
             return Ok(());
         }

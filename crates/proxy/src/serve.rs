@@ -1,8 +1,8 @@
 //! The path of a request, phase by phase: the table of contents of the product.
 //!
 //! ```text
-//! admit → refuse_blocked → challenge → redirect_https → find_route → filter_request → buffer_body → enter →
-//! start_copies → forward (choose, connect, send, await) → respond → record
+//! admit → refuse_blocked → challenge → redirect_https → find_route → filter_request → ask_cache → buffer_body →
+//! enter → start_copies → forward (choose, connect, send, await) → respond → record
 //! ```
 //!
 //! Every phase is one call and one file. A phase that cannot go on returns a [`Fault`]; the fault
@@ -12,6 +12,7 @@
 use crate::exchange::acme_http01::challenge;
 use crate::exchange::blocked::refuse_blocked;
 use crate::exchange::buffer_body::buffer_body;
+use crate::exchange::cache::{Looked, Ruled, cache_rule, look, wait};
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_request::{Filtered, From, filter_request, resume, run_job, send_to_chosen};
 use crate::exchange::find_route::find_route;
@@ -84,6 +85,11 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
     {
         return Ok(Served::Answered(reply));
     }
+    if let Some(ruled) = cache_rule(worker, client, x)
+        && let Some(reply) = ask_cache(worker, client, x, &ruled).await?
+    {
+        return Ok(Served::Answered(reply));
+    }
     buffer_body(worker, client, x).await?;
     let places = enter(worker, client, x).await?;
     start_copies(worker, client, x);
@@ -118,6 +124,21 @@ async fn filter(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<Op
                 done = resume(&connection.surroundings(), x, From::Choice, &mut |_, _, _| {})?;
             }
         }
+    }
+}
+
+/// Asks the cache; an answer from there.
+async fn ask_cache(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    ruled: &Ruled,
+) -> Result<Option<Box<Reply>>, Fault> {
+    match look(worker, client, x, ruled) {
+        Looked::Forward => Ok(None),
+        Looked::Answered(reply) => Ok(Some(reply)),
+        // In a box: what answers at once is not to pay for what waits.
+        Looked::Waits(waiting) => Box::pin(wait(worker, client, x, waiting)).await,
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod client_limits;
 pub(crate) mod credits;
 pub(crate) mod exchange;
 pub(crate) mod filtering;
+pub(crate) mod forwarded;
 pub(crate) mod handshake_budget;
 pub(crate) mod idle_connections;
 pub(crate) mod labels;

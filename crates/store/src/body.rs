@@ -1,7 +1,7 @@
 //! Bodies: immutable chunks, so that a hit is sent without a copy and a fill can be read while it grows.
 
 use crate::size::shared;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 /// Bytes of a chunk; only the last one of a body has fewer. With its counters it is an allocation of 64 KiB.
@@ -87,6 +87,14 @@ impl Body {
 pub struct Piece {
     pub(crate) chunk: Chunk,
     pub(crate) from: usize,
+}
+
+impl Piece {
+    /// The chunk, and which of its bytes these are.
+    pub fn into_parts(self) -> (Chunk, Range<usize>) {
+        let range = self.from..self.chunk.len();
+        (self.chunk, range)
+    }
 }
 
 impl Deref for Piece {

@@ -61,6 +61,10 @@ impl Marks {
         self.until.insert(id, until);
     }
 
+    fn remove(&mut self, id: u64) {
+        self.until.remove(&id);
+    }
+
     fn has(&self, id: u64, now: UnixMillis) -> bool {
         self.until.get(&id).is_some_and(|until| now < *until)
     }
@@ -140,6 +144,15 @@ impl Store {
             add(&inner.counters.passed, 1);
         }
         claim
+    }
+
+    /// What came under this name may be stored after all: the next request fetches it for all.
+    pub fn unmark(&self, key: &Key, variant: &[u8]) {
+        let inner = &self.inner;
+        let of_key = hash(key.bytes(), &inner.hasher);
+        let name = Name::of(key, variant);
+        let id = if variant.is_empty() { of_key } else { hash(name.all(), &inner.hasher) };
+        inner.change(of_key, |shard| shard.marks.remove(id));
     }
 
     /// A fill that nobody follows: for one who has waited long enough, or has passed a mark and finds that the response

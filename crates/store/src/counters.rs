@@ -43,6 +43,8 @@ counters! {
     evictions,
     /// Objects that were taken away by a purge or an invalidation.
     removed,
+    /// Objects that a purge has made stale.
+    made_stale,
     /// Responses that were not stored: too large, or purged before they were there.
     rejected,
     /// Claims that were passed: not to be stored, or a bound was reached.

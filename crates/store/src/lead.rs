@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use thalweg_cache::{NotStored, StoredHead, UnixMillis};
+use thalweg_core::Fault;
 
 /// Small parts are joined up to this length, so that a response that comes in crumbs takes no more memory than another.
 const CRUMB: usize = 4 * 1024;
@@ -27,6 +28,8 @@ pub struct Lead {
     tail_len: usize,
     written: u64,
     length: Option<u64>,
+    /// A larger body is not stored.
+    most: u64,
     given: Option<Given>,
     is_window: bool,
     is_over: bool,
@@ -46,6 +49,7 @@ pub enum Unfinished {
 impl Lead {
     pub(crate) fn new(fill: Arc<Fill>) -> Self {
         Self {
+            most: fill.inner.limits.largest(),
             fill,
             tail: Vec::new(),
             tail_len: 0,
@@ -60,6 +64,11 @@ impl Lead {
     /// A reader for the client that caused the fill; `None`: there are too many, or it has begun without being stored.
     pub fn reader(&self) -> Option<Reader> {
         Reader::new(self.fill.clone())
+    }
+
+    /// A body of more bytes is not stored, whatever the store would take.
+    pub fn bound(&mut self, most: u64) {
+        self.most = self.most.min(most);
     }
 
     /// Readers that there are.
@@ -84,7 +93,7 @@ impl Lead {
         if self.is_over || self.given.is_some() {
             return !self.is_over;
         }
-        if length.is_some_and(|length| length > self.fill.inner.limits.largest()) {
+        if length.is_some_and(|length| length > self.most) {
             add(&self.fill.inner.counters.rejected, 1);
             self.conclude(Head::Alone(Alone::TooLarge), None);
             return false;
@@ -177,6 +186,16 @@ impl Lead {
         self.conclude(Head::Alone(Alone::NotStored(why)), until);
     }
 
+    /// The service, or the way to it, fails: who follows is told so and does not ask again. After the head it breaks
+    /// off as by [`Self::fail`].
+    pub fn fail_all(mut self, fault: Fault) {
+        if self.given.is_some() {
+            self.break_off(Broken::Failed);
+        } else {
+            self.conclude(Head::Alone(Alone::Failed(fault)), None);
+        }
+    }
+
     /// A stored response answers all who follow: one that was freshened, or that is used although it is stale.
     pub fn answer_with(mut self, object: Arc<Object>) {
         self.conclude(Head::Object(object), None);
@@ -208,7 +227,7 @@ impl Lead {
     fn keep_within(&mut self, end: u64, more: usize) {
         let (limits, counters) = (&self.fill.inner.limits, &self.fill.inner.counters);
         let of_fills = counters.fill_bytes.load(Ordering::Relaxed).saturating_add(more as u64);
-        if self.is_window || (end <= limits.largest() && of_fills <= limits.fill_bytes()) {
+        if self.is_window || (end <= self.most && of_fills <= limits.fill_bytes()) {
             return;
         }
         self.is_window = true;

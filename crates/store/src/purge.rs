@@ -18,8 +18,8 @@ const AT_A_TIME: usize = 128;
 /// Which objects. All that is given must fit; nothing given: all objects.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Select<'a> {
-    /// The space of the key.
-    pub space: Option<&'a [u8]>,
+    /// One of these spaces, or those of services within them; empty: any.
+    pub spaces: &'a [&'a [u8]],
     /// The scheme.
     pub scheme: Option<&'a [u8]>,
     /// The host in normal form.
@@ -35,8 +35,8 @@ pub struct Select<'a> {
 /// Which paths.
 #[derive(Clone, Copy, Debug)]
 pub enum PathIs<'a> {
-    /// This one, with this query as the key has it.
-    Exactly(&'a [u8], Option<&'a [u8]>),
+    /// This one, with one of these queries as keys have them.
+    Exactly(&'a [u8], &'a [Option<&'a [u8]>]),
     /// This one, with any query.
     Path(&'a [u8]),
     /// Those that begin so.
@@ -58,12 +58,12 @@ impl Select<'_> {
         let is = |wanted: Option<&[u8]>, found: &[u8]| wanted.is_none_or(|wanted| wanted == found);
         let is_path = match self.path {
             None => true,
-            Some(PathIs::Exactly(path, query)) => url.path == path && url.query == query,
+            Some(PathIs::Exactly(path, queries)) => url.path == path && queries.contains(&url.query),
             Some(PathIs::Path(path)) => url.path == path,
             Some(PathIs::Prefix(prefix)) => url.path.starts_with(prefix),
         };
         is_path
-            && is(self.space, url.space)
+            && (self.spaces.is_empty() || self.spaces.contains(&url.space_name()))
             && is(self.scheme, url.scheme)
             && is(self.host, url.host)
             && self.port.is_none_or(|port| port == url.port)
@@ -85,9 +85,8 @@ impl Store {
                 How::MakeStale(now) => inner.make_stale(number, &fits, now),
             };
         }
-        if how == How::Remove {
-            add(&inner.counters.removed, count);
-        }
+        let counters = &inner.counters;
+        add(if how == How::Remove { &counters.removed } else { &counters.made_stale }, count);
         count
     }
 }

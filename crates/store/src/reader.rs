@@ -6,6 +6,7 @@ use crate::object::Object;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use thalweg_cache::{NotStored, StoredHead};
+use thalweg_core::Fault;
 
 /// The head of a response that is being received.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub enum Alone {
     NotStored(NotStored),
     /// It is too large to be stored.
     TooLarge,
+    /// There is no response, and asking again would bring none: this is what the client is told.
+    Failed(Fault),
     /// It broke off before it began.
     Broken(Broken),
 }

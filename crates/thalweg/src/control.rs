@@ -10,6 +10,7 @@ mod acme;
 mod admin;
 mod api_keys;
 mod base;
+mod cache;
 mod canaries;
 mod canary;
 mod certificate_source;
@@ -33,6 +34,7 @@ mod maintenance;
 mod origin;
 mod overlay;
 mod privileges;
+mod purge_channel;
 mod reload_guard;
 mod reload_result;
 mod requests;
@@ -66,6 +68,7 @@ use certificates::Certificates;
 use checks::Rounds;
 use configuration::Refused;
 use files::Files;
+use purge_channel::PurgeChannelTask;
 use revocations::Revocations;
 use route_sources::RouteSources;
 use std::process::ExitCode;
@@ -130,6 +133,8 @@ pub(crate) struct Control {
     certificates: Certificates,
     revocations: Revocations,
     webhooks: Webhooks,
+    /// How other replicas are told of purges.
+    purge_channel: PurgeChannelTask,
     traces: Traces,
     /// What is known of limits that follow latency.
     limits: AdaptiveLimits,
@@ -364,6 +369,7 @@ impl Control {
         self.follow_endpoints();
         self.retire_series();
         self.webhooks.replace(self.shared.webhooks());
+        self.purge_channel.follow(&self.shared);
         self.traces.follow(&self.looked_after);
         self.shared.follow_slos();
         self.registrations.keep(&self.shared.registrations());
@@ -469,7 +475,10 @@ impl Control {
             Update::Endpoints { service, endpoints } => self.shared.take_endpoints(&service, endpoints),
             Update::Addresses { host, addresses } => self.shared.worker_pool().set_name(&host, addresses),
             Update::Failed(text) => warn(text),
-            Update::Found { source, found } => self.shared.take_found(&source, found),
+            Update::Found { source, found } => {
+                self.shared.take_found(&source, found);
+                self.route_sources.merge_crossed(&self.shared);
+            }
             Update::Turned { source, failure } => self.shared.source_turned(&source, failure.as_deref()),
         }
         self.follow_soon();

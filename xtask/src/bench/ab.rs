@@ -7,7 +7,6 @@
 //! connection is kept.
 
 mod entrant;
-mod layout;
 mod report;
 
 use std::net::SocketAddr;
@@ -17,12 +16,12 @@ use anyhow::{Context, Result, bail};
 
 use super::contestant::{Place, Running, backend};
 use super::frame::{Conditions, Use};
+use super::layout::Layout;
 use super::load::ab::{Load, Outcome, Way};
 use super::order::order;
 use super::{Folder, process};
 use crate::command::exists;
 use entrant::{Balancer, Entrant};
-use layout::Layout;
 use report::Report;
 
 /// Backends, as in the published table.

@@ -24,7 +24,8 @@ pub(crate) struct Size {
 /// The size where nothing else is said: memory that is set aside for more would count against a contestant.
 pub(crate) const USUAL: Size = Size { connections: 9000, kept: 1024, workers: 1 };
 
-fn nginx(folder: &Path, Size { connections, workers, .. }: Size, http: &str) -> String {
+/// nginx with one server or several; `http` are directives of its `http` block.
+pub(crate) fn nginx(folder: &Path, Size { connections, workers, .. }: Size, http: &str) -> String {
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
     let folder = folder.display();
     format!(

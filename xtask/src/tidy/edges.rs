@@ -20,14 +20,14 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store", &["core", "http", "cache"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
-    ("filter", &["core", "http", "route", "access"]),
+    ("filter", &["core", "http", "route", "access", "cache"]),
     ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     (
         "proxy",
         &[
             "core", "net", "tls", "http", "route", "sealed", "access", "filter", "balance", "upstream",
-            "observe",
+            "observe", "cache", "store",
         ],
     ),
     (
@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "core",
             "http",
             "tls",
+            "client",
             "route",
             "sealed",
             "access",

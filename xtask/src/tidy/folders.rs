@@ -13,6 +13,7 @@ const CRATE: &str = "crates/proxy/src";
 /// Its folders and single files, from the bottom up.
 const ORDER: &[&str] = &[
     "plan",
+    "purge",
     "buffers",
     "budget",
     "relay",

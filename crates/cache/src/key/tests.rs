@@ -124,6 +124,7 @@ fn a_key_for_one_client_is_for_no_other() {
         (client, "authorization: b"),
         (client, ""),
         (client, "authorization: a\nauthorization: a"),
+        (client, "authorization: a\ncookie: session=b"),
         (Client { address: "10.0.0.2".parse().unwrap(), ..client }, "authorization: a"),
         (Client { address: "::10.0.0.1".parse().unwrap(), ..client }, "authorization: a"),
         (Client { method: b"HEAD", ..client }, "authorization: a"),

@@ -2,7 +2,7 @@
 
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::spec::FileSpec;
-use crate::validate::{Chains, FilterPlace};
+use crate::validate::{Chains, FilterPlace, asks_too_late};
 use std::sync::Arc;
 use thalweg_filter::{Chain, Filter, Step};
 use thalweg_proxy::plan::{FilterVariant, Listener, ListenerProtocol, ServiceId};
@@ -30,12 +30,15 @@ impl Inherited {
         for (at, listener) in (0..).zip(listeners) {
             let written = spec.listeners.0.iter().find(|(name, _)| *name.value == *listener.name);
             if let (Some((_, written)), ListenerProtocol::Http) = (written, listener.protocol) {
-                of_listeners.push((at, chains.filters(&written.filters, problems).0));
+                let (steps, places) = chains.filters(&written.filters, problems);
+                steps.iter().zip(&places).for_each(|(step, place)| asks_too_late(step, place, problems));
+                of_listeners.push((at, steps));
             }
         }
         let services = spec.services.0.iter();
         let services = services.map(|(_, service)| {
             let (steps, places) = chains.filters(&service.filters, problems);
+            steps.iter().zip(&places).for_each(|(step, place)| asks_too_late(step, place, problems));
             for (step, place) in
                 steps.iter().zip(&places).filter(|(step, _)| !step.filter.choices().is_empty())
             {
@@ -58,7 +61,12 @@ impl Inherited {
         if !inherits || self.defaults.0.is_empty() {
             return (Chain::new(own), own_places);
         }
-        let (mut steps, mut places) = self.defaults.clone();
+        let (steps, places) = self.defaults.clone();
+        // A cache of the route stands in place of those of all routes.
+        let has_cache = own.iter().any(caches);
+        let all = steps.into_iter().zip(places);
+        let (mut steps, mut places): (Vec<_>, Vec<_>) =
+            all.filter(|(step, _)| !has_cache || !caches(step)).unzip();
         steps.extend(own);
         places.extend(own_places);
         (Chain::new(steps), places)
@@ -77,13 +85,16 @@ impl Inherited {
         &self,
         (inherits, on): (bool, &[u16]),
         base: &Chain,
-        services: impl Iterator<Item = ServiceId>,
+        services: &[ServiceId],
     ) -> Arc<[FilterVariant]> {
         let of_service =
             |service: ServiceId| self.services.get(service.0 as usize).filter(|own| !own.is_empty());
-        let services: Vec<_> = services.collect();
         let has_own = inherits && self.listeners.iter().any(|(_, own)| !own.is_empty());
-        if !has_own && services.iter().all(|service| of_service(*service).is_none()) {
+        // Responses of several services to one URL are not the same.
+        let is_kept_apart =
+            base.has_cache() && !services.iter().all(|service| services.first() == Some(service));
+        let is_same = services.iter().all(|service| of_service(*service).is_none());
+        if !has_own && !is_kept_apart && is_same {
             return Arc::new([]);
         }
         let mut variants = Vec::new();
@@ -91,10 +102,55 @@ impl Inherited {
             let own = if inherits { &own[..] } else { &[] };
             for service in services.iter().copied().map(Some).chain([None]) {
                 let behind = service.and_then(of_service).map(Vec::as_slice).unwrap_or_default();
-                let steps = own.iter().chain(base.steps()).chain(behind).cloned().collect();
+                // The closest cache to the service stands in place of the others.
+                let lists = [own, base.steps(), behind];
+                let closest = lists.iter().rposition(|list| list.iter().any(caches)).unwrap_or(0);
+                let all =
+                    lists.iter().enumerate().flat_map(|(at, list)| list.iter().map(move |step| (at, step)));
+                let kept = all.filter(|(at, step)| *at >= closest || !caches(step));
+                let steps = kept.map(|(_, step)| step.clone()).collect();
                 variants.push(FilterVariant { listener: *listener, service, chain: Chain::new(steps) });
             }
         }
         variants.into()
     }
+}
+
+fn caches(step: &Step) -> bool {
+    step.filter.cache().is_some()
+}
+
+/// The filters of a route, which cache under its name: those of each of its services for themselves where there are
+/// several. What is not known to go to one of them is not cached.
+pub(super) fn cached(
+    (base, variants): (Chain, Arc<[FilterVariant]>),
+    route: &str,
+    services: &[ServiceId],
+    name_of: &dyn Fn(ServiceId) -> Option<Arc<str>>,
+) -> (Chain, Arc<[FilterVariant]>) {
+    let is_one = services.iter().all(|service| services.first() == Some(service));
+    let has_cache = |variant: &FilterVariant| variant.chain.has_cache();
+    if !base.has_cache() && !variants.iter().any(has_cache) {
+        return (base, variants);
+    }
+    let of_variant = |variant: &FilterVariant| {
+        let chain = variant.chain.clone();
+        let chain = match variant.service.map(name_of) {
+            _ if is_one => chain.cached_in(route, None),
+            Some(Some(service)) => chain.cached_in(route, Some(&service)),
+            _ => chain.uncached(),
+        };
+        FilterVariant { chain, ..variant.clone() }
+    };
+    let variants = variants.iter().map(of_variant).collect();
+    (if is_one { base.cached_in(route, None) } else { base.uncached() }, variants)
+}
+
+/// The same, and nothing is cached.
+pub(super) fn uncached(base: Chain, variants: Arc<[FilterVariant]>) -> (Chain, Arc<[FilterVariant]>) {
+    let of_variant = |variant: &FilterVariant| FilterVariant {
+        chain: variant.chain.clone().uncached(),
+        ..variant.clone()
+    };
+    (base.uncached(), variants.iter().map(of_variant).collect())
 }

@@ -26,6 +26,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         client_timeouts,
         shutdown,
         requests,
+        cache,
         tracing,
         error_details,
         // Told with the filters that make them.
@@ -54,6 +55,7 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
     objects.push(setting("defaults.timeouts", move |fields| fields.all("", client_timeouts)));
     objects.push(setting("shutdown", move |fields| fields.all("", shutdown)));
     objects.push(setting("request_history", move |fields| fields.all("", requests)));
+    objects.push(setting("cache", move |fields| fields.all("", cache)));
     if let Some(tracing) = tracing {
         objects.push(setting("tracing", move |fields| fields.all("", tracing)));
     }

@@ -20,6 +20,7 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
         discover: _,
         route_sources,
         registrations,
+        purge_channel,
     } = settings;
     let mut times = Times::default();
     for webhook in webhooks {
@@ -58,6 +59,9 @@ pub(super) fn describe<'a>(settings: &'a Settings, objects: &mut Vec<Object<'a>>
     }
     if let Some(metrics) = metrics {
         objects.push(setting("metrics", move |fields| fields.put("address", metrics)));
+    }
+    if let Some(channel) = purge_channel {
+        objects.push(setting("cache.purge", move |fields| fields.all("", channel)));
     }
     if let Some(log) = access_log {
         objects.push(setting("access_log", move |fields| fields.all("", log)));

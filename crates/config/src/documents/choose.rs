@@ -21,8 +21,17 @@ pub(super) struct Refused {
     pub(super) why: String,
 }
 
-/// What was made of the set that was chosen, that set, and what was left out of the newest and why.
-type Chosen<M> = (M, Set, Vec<(Id, String)>);
+/// What was chosen.
+#[derive(Debug)]
+pub(super) struct Chosen<M> {
+    /// What was made of the set.
+    pub(super) made: M,
+    pub(super) set: Set,
+    /// What was left out of the newest, and why.
+    pub(super) left_out: Vec<(Id, String)>,
+    /// What of that makes something else fail, each tried by itself.
+    pub(super) tried: Vec<Id>,
+}
 
 /// Chooses among the newest documents and, for those that do not fit, their last good versions: first what is at fault
 /// by itself is left out. Nobody is whose text has run before: another's change made it fail. Then, and where a test of
@@ -37,8 +46,9 @@ pub(super) fn choose<M>(
 ) -> Option<Chosen<M>> {
     let mut choice = Choice { attempt, left: ATTEMPTS, flaws: BTreeMap::new() };
     let mut set = newest.clone();
+    let mut tried = Vec::new();
     if let Some(made) = choice.settle(&mut set, good) {
-        return Some((made, set, choice.flaws.into_iter().collect()));
+        return Some(Chosen { made, set, left_out: choice.flaws.into_iter().collect(), tried });
     }
     let mut base = good.clone();
     choice.left = good.len().saturating_add(ATTEMPTS);
@@ -61,6 +71,7 @@ pub(super) fn choose<M>(
         match choice.attempt(&trial) {
             Ok(better) => (base, made) = (trial, better),
             Err(refused) if group.len() == 1 || choice.left == 0 => {
+                tried.extend(group.iter().filter(|id| choice.left > 0 && newest.contains_key(*id)).cloned());
                 for id in group {
                     choice.flaws.entry(id).or_insert_with(|| refused.why.clone());
                 }
@@ -73,7 +84,7 @@ pub(super) fn choose<M>(
             }
         }
     }
-    Some((made, base, choice.flaws.into_iter().collect()))
+    Some(Chosen { made, set: base, left_out: choice.flaws.into_iter().collect(), tried })
 }
 
 struct Choice<'a, M> {
@@ -171,7 +182,7 @@ mod tests {
     fn what_is_at_fault_stays_as_it_was_or_is_left_out() {
         let newest = set(&[("a", "good 2"), ("b", "bad"), ("c", "bad")]);
         let good = set(&[("a", "good 1"), ("b", "good 1")]);
-        let (made, chosen, flaws) = choose(&newest, &good, &mut attempt).unwrap();
+        let Chosen { made, set: chosen, left_out: flaws, .. } = choose(&newest, &good, &mut attempt).unwrap();
         assert_eq!(chosen, set(&[("a", "good 2"), ("b", "good 1")]));
         assert_eq!(made, chosen);
         assert_eq!(flaws.iter().map(|(id, _)| &*id.1).collect::<Vec<_>>(), ["b", "c"]);
@@ -182,9 +193,11 @@ mod tests {
         let mut newest: Set = (0..40).map(|at| (id(&at.to_string()), Arc::from("good"))).collect();
         newest.insert(id("17"), "trap".into());
         newest.insert(id("3"), "trap".into());
-        let (_, chosen, flaws) = choose(&newest, &Set::new(), &mut attempt).unwrap();
+        let Chosen { set: chosen, left_out: flaws, tried, .. } =
+            choose(&newest, &Set::new(), &mut attempt).unwrap();
         assert_eq!(chosen.len(), 38);
         assert_eq!(flaws, [(id("17"), "a test fails".to_owned()), (id("3"), "a test fails".to_owned())]);
+        assert_eq!(tried, [id("17"), id("3")]);
     }
 
     /// However many mistakes there are, what runs goes on.
@@ -202,7 +215,7 @@ mod tests {
             };
             attempt(set).map_err(refused)
         };
-        let (made, chosen, _) = choose(&newest, &good, &mut attempt).unwrap();
+        let Chosen { made, set: chosen, .. } = choose(&newest, &good, &mut attempt).unwrap();
         assert_eq!((&made, &chosen), (&good, &good));
     }
 
@@ -218,7 +231,7 @@ mod tests {
             }),
         };
         let newest = set(&[("victim", "1"), ("thief", "1"), ("other", "1")]);
-        let (_, chosen, flaws) = choose(&newest, &good, &mut attempt).unwrap();
+        let Chosen { set: chosen, left_out: flaws, .. } = choose(&newest, &good, &mut attempt).unwrap();
         assert_eq!(chosen, set(&[("victim", "1"), ("other", "1")]));
         assert_eq!(flaws, [(id("thief"), "a test fails".to_owned())]);
     }
@@ -230,7 +243,10 @@ mod tests {
             true => Ok(set.clone()),
             false => Err(Refused { faulty: Vec::new(), why: "a test fails".into() }),
         };
-        let (_, chosen, flaws) = choose(&set(&[("b", "2")]), &good, &mut attempt).unwrap();
+        let newest = set(&[("b", "2")]);
+        let Chosen { set: chosen, left_out: flaws, tried, .. } =
+            choose(&newest, &good, &mut attempt).unwrap();
+        assert!(tried.is_empty(), "it is no text that could be known again");
         assert_eq!(chosen, set(&[("a", "needed"), ("b", "2")]));
         assert_eq!(flaws.len(), 1);
         assert!(choose(&Set::new(), &Set::new(), &mut attempt).is_none());
@@ -246,7 +262,8 @@ mod tests {
                 map.iter().map(|(name, text)| (id(name), Arc::from(*text))).collect()
             };
             let (newest, good) = (of(&newest), of(&good));
-            let (made, chosen, flaws) = choose(&newest, &good, &mut attempt).unwrap();
+            let Chosen { made, set: chosen, left_out: flaws, .. } =
+                choose(&newest, &good, &mut attempt).unwrap();
             prop_assert_eq!(&made, &chosen);
             for (id, text) in &newest {
                 if matches!(&**text, "1" | "2") {

@@ -1,7 +1,7 @@
 //! Documents become parts of the tree of the file: what the file has stays, and comes first.
 
-use super::SECTIONS;
 use super::choose::{Id, Set};
+use super::{SECTIONS, with_help};
 use crate::api_restrictions::{forbidden, secret_places, secret_places_in};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::include::Gathered;
@@ -82,7 +82,7 @@ pub(super) fn flaw_of(name: &str, text: &str) -> Option<String> {
     let report = problems.into_report(sources);
     let first = report.errors.first()?;
     let at = report.sources.position(first.span);
-    Some(format!("line {}, column {}: {}", at.line, at.column, first.message))
+    Some(format!("line {}, column {}: {}", at.line, at.column, with_help(first)))
 }
 
 /// Adds documents to what was read of a file. Mistakes are in `problems`.

@@ -17,10 +17,18 @@ fn documents(all: &[(&str, &str)]) -> Arc<[Document]> {
 }
 
 fn merged(newest: &[(&str, &str)], good: &[(&str, &str)]) -> Merged {
+    merged_without(newest, good, &[])
+}
+
+fn merged_without(newest: &[(&str, &str)], good: &[(&str, &str)], refused: &[RefusedDocument]) -> Merged {
     let alone = check_text("a.yaml", FILE, &|_| None).map_err(|report| report.to_string()).unwrap();
-    let offer =
-        Offer { source: "etcd: /r/ at b".into(), documents: documents(newest), good: documents(good) };
-    with_documents(alone, ("a.yaml", FILE.as_bytes()), &|_| Some("secret".into()), &[offer])
+    let offer = Offer {
+        source: "etcd: /r/ at b".into(),
+        documents: documents(newest),
+        good: documents(good),
+        refused: refused.into(),
+    };
+    with_documents(alone, ("a.yaml", FILE.as_bytes()), &|_| Some("secret".into()), (&[offer], &|_| None))
 }
 
 fn routes(merged: &Merged) -> Vec<&str> {
@@ -91,6 +99,23 @@ fn a_document_with_a_mistake_is_left_out_alone() {
 }
 
 #[test]
+fn a_mistake_is_told_with_its_help_and_whether_the_version_before_runs() {
+    let bad = "routes: [ { name: x, mtach: { path: /x }, to: shop } ]";
+    let old = "routes: [ { name: x, match: { path: /x }, to: shop } ]";
+    let first = "x: line 1, column 22: unknown key `mtach` (did you mean `match`?)";
+    assert_eq!(flaws(&merged(&[("x", bad)], &[])), format!("{first}\n"));
+    let kept = merged(&[("x", bad)], &[("x", old)]);
+    assert_eq!(routes(&kept), ["shop", "inner", "x"]);
+    assert_eq!(flaws(&kept), format!("{first}; the version before it stays in use\n"));
+    // A mistake that shows beside others, and a version that cannot run any more.
+    let lost = "routes: [ { name: x, match: { path: /x }, to: gone } ]";
+    assert!(
+        flaws(&merged(&[("x", lost)], &[("x", old)])).ends_with("; the version before it stays in use\n")
+    );
+    assert!(!flaws(&merged(&[("x", bad)], &[("x", lost)])).contains("stays in use"));
+}
+
+#[test]
 fn what_only_the_file_may_say_is_refused() {
     let service =
         |entry: &str| format!("services: {{ x: {{ endpoints: ['https://127.0.0.1:1'], {entry} }} }}");
@@ -134,8 +159,13 @@ fn no_document_publishes_the_admin_api() {
         ("a", "services: { side: { endpoints: ['http://localhost:9900'] } }"),
         ("b", "routes: [ { name: door, match: { path: /x }, to: [ 'http://127.0.0.1:9900' ] } ]"),
     ]);
-    let offer = Offer { source: "etcd: /r/ at b".into(), documents: all, good: Arc::default() };
-    let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, &[offer]);
+    let offer = Offer {
+        source: "etcd: /r/ at b".into(),
+        documents: all,
+        good: Arc::default(),
+        refused: Arc::default(),
+    };
+    let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None));
     assert_eq!(routes(&merged), ["shop", "inner"]);
     let told = flaws(&merged);
     assert_eq!(told.matches("is the admin API or the metrics").count(), 2, "{told}");
@@ -152,6 +182,26 @@ fn what_makes_a_test_of_the_file_fail_stays_out_and_the_rest_runs() {
     assert_eq!(routes(&merged), ["shop", "inner", "good", "too"]);
     let told = flaws(&merged);
     assert!(told.starts_with("b: with it the configuration is refused: a.yaml:6:"), "{told}");
+}
+
+/// What was refused is not tried again for a while: that changes nothing of the result.
+#[test]
+fn what_was_refused_before_is_left_out_as_if_it_were_tried() {
+    let thief = "routes: [ { name: thief, match: { host: shop.example.com, path: / }, to: shop } ]";
+    let good = "routes: [ { name: good, match: { path: /good }, to: shop } ]";
+    let old = "routes: [ { name: old, match: { path: /old }, to: shop } ]";
+    for before in [Vec::new(), vec![("b", old)]] {
+        let tried = merged(&[("a", good), ("b", thief)], &before);
+        let refused = &tried.refused[0];
+        assert_eq!(refused.iter().map(|it| &*it.document.name).collect::<Vec<_>>(), ["b"]);
+        let known = merged_without(&[("a", good), ("b", thief)], &before, refused);
+        assert_eq!(routes(&known), routes(&tried));
+        assert_eq!((&known.flaws, &known.accepted), (&tried.flaws, &tried.accepted));
+        assert!(known.refused[0].is_empty(), "it was not tried");
+        // Another text is.
+        let mended = merged_without(&[("a", good), ("b", old)], &before, refused);
+        assert_eq!((flaws(&mended), routes(&mended).len()), (String::new(), 4));
+    }
 }
 
 #[test]

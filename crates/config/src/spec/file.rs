@@ -2,6 +2,7 @@
 
 use super::access_log::AccessLogSpec;
 use super::ban::BanSpec;
+use super::cache::CacheMemorySpec;
 use super::filter_entry::StepSpec;
 use super::limits::RouteLimitsSpec;
 use super::listener_tls::ListenerTlsSpec;
@@ -56,6 +57,8 @@ pub struct FileSpec {
     pub shutdown: ShutdownSpec,
     /// What is remembered of exchanges that are over.
     pub request_history: RequestHistorySpec,
+    /// What the HTTP cache may use; routes cache with the filter `cache`.
+    pub cache: CacheMemorySpec,
     /// Answers that the proxy makes itself say what went wrong, in `Proxy-Status` and in the body. With `false`
     /// clients get the status and the id of the request, by which logs and records tell the rest.
     #[schemars(extend("x-default" = true))]

@@ -7,6 +7,7 @@
 mod access_log;
 mod acme;
 mod ban;
+mod cache;
 mod canary;
 mod client_auth;
 mod de_error;
@@ -36,6 +37,7 @@ pub use access_log::{
 };
 pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, KeyTypeSpec, OnDemandSpec};
 pub use ban::BanSpec;
+pub use cache::{AfterLossSpec, CacheMemorySpec, PurgeChannelSpec, PurgeRedisSpec};
 pub use canary::{CanarySpec, GatesSpec, OnFailureSpec};
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{

@@ -7,6 +7,7 @@ mod access;
 mod access_log;
 mod acme;
 mod address;
+mod cache;
 mod canary;
 mod chains;
 mod client_auth;
@@ -29,6 +30,7 @@ mod tracing;
 mod webhooks;
 
 pub(crate) use access::access;
+pub(crate) use cache::{asks_too_late, cache, caches};
 pub(crate) use chains::{Chains, FilterPlace};
 pub(crate) use connections::{Link, Traffic, connections};
 pub(crate) use limits::Bounds;

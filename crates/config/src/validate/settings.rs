@@ -1,6 +1,7 @@
 //! The sections outside routes and services.
 
 use super::access_log::{access_log, file};
+use super::cache::purge_channel;
 use super::listeners::{Taken, claim};
 use super::secret::{FilesAt, Secrets};
 use super::webhooks::webhooks;
@@ -60,6 +61,7 @@ pub(crate) fn settings(
         route_sources: route_sources(&spec.route_sources, secrets, problems),
         registrations: registrations(&spec.registrations, secrets, problems),
         webhooks: webhooks(&spec.webhooks, secrets, problems),
+        purge_channel: spec.cache.purge.as_ref().and_then(|spec| purge_channel(spec, secrets, problems)),
     }
 }
 

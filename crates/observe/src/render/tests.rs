@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_core::FaultKind;
 
 use crate::names::{self, Kind};
-use crate::{Limit, Registry};
+use crate::{CacheStanding, CacheUse, Limit, Registry};
 
 /// A registry with one of everything, counted on two workers.
 fn busy() -> Registry {
@@ -37,6 +37,8 @@ fn busy() -> Registry {
     }
     registry.endpoint_up("products", "10.0.0.1:8080").set(1);
     registry.budget().descriptors.set(1024);
+    registry.set_cache(Some(CacheStanding { limit_bytes: 8 << 20, objects: 2, ..CacheStanding::default() }));
+    registry.route(0, "products").cache[CacheUse::Hit as usize].add(3);
     registry
 }
 
@@ -65,6 +67,9 @@ fn sums_over_workers() {
         "thalweg_log_dropped_total{reason=\"queue_full\"} 0",
         "thalweg_worker_lag_seconds{worker=\"1\"} 0.0015",
         "thalweg_budget_descriptors 1024",
+        "thalweg_cache_requests_total{route=\"products\",result=\"hit\"} 3",
+        "thalweg_cache_limit_bytes 8388608",
+        "thalweg_cache_objects 2",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing from\n{page}");
     }

@@ -133,3 +133,12 @@ fn saturation_is_the_largest_share() {
     near(&Used { clients: budget.connections / 4 * 3, ..Used::default() }, 0.75);
     near(&Used { held: (budget.shared / 10 * 9) as usize, ..Used::default() }, 0.9);
 }
+
+#[test]
+fn what_the_cache_may_use_is_not_shared_out() {
+    let allowance = Allowance { descriptors: 20_000, memory: Memory::Machine(4 * GIB), workers: 2 };
+    let budget = |cache: u64| Budget::with_cache((&Limits::default(), 1), allowance, |_| cache);
+    let (none, some) = (budget(0), budget(256 * MIB));
+    assert_eq!((none.memory, none.cache, some.cache), (some.memory, 0, 256 * MIB));
+    assert_eq!(none.shared - some.shared, 256 * MIB);
+}

@@ -27,9 +27,32 @@ impl About {
     }
 }
 
-/// Whether the route has filters of responses.
+/// Whether the route has filters of responses that see this one. What comes for the cache they see as it goes to a
+/// client.
 pub(crate) fn has_response_filters(x: &Exchange) -> bool {
-    x.chain().is_some_and(|chain| chain.has(Hooks::RESPONSE))
+    !x.is_fill && x.chain().is_some_and(|chain| chain.has(Hooks::RESPONSE))
+}
+
+/// The same for a response of an endpoint that was stored, or comes by way of the store.
+pub(crate) fn filter_stored(
+    around: &Surroundings<'_>,
+    x: &mut Exchange,
+    lines: &mut Vec<u8>,
+    about: About,
+) -> ResponseOutcome {
+    if !has_response_filters(x) {
+        return ResponseOutcome::default();
+    }
+    let mut host = mem::take(&mut x.filtering.get_or_insert_default().upstream_host);
+    host.clear();
+    if let Some(local) = x.service() {
+        write_host(&mut host, x, &local.state.service, None);
+    }
+    let mut known = FieldSet::default();
+    let outcome =
+        call(around, x, HeadFields::new(&mut [], &[], (lines, 0), &mut known), (about, Some(&host)));
+    x.filtering.get_or_insert_default().upstream_host = host;
+    outcome
 }
 
 /// Calls the filters, from the last one to the first, on the response of an endpoint, which begins with `head`: what

@@ -5,7 +5,7 @@
 //! a header's value or anything else that a peer sent.
 
 use crate::exchange::filter_facts::WorkerConnection;
-use crate::exchange::filter_response::{About, filter_own};
+use crate::exchange::filter_response::{About, filter_own, filter_stored};
 use crate::exchange::grpc;
 use crate::exchange::outcome::Next;
 use crate::exchange::send_reply::{Parts, send_reply};
@@ -163,38 +163,51 @@ fn write_reply(
     let mut lines = Vec::with_capacity(512);
     let outcome = loop {
         lines.clear();
-        write_date(&mut lines, worker.unix_seconds());
-        if told.is_none_or(|told| told.id.is_some()) {
-            write_id(&mut lines, x.id.as_ref());
+        if !reply.is_stored {
+            write_date(&mut lines, worker.unix_seconds());
+            if told.is_none_or(|told| told.id.is_some()) {
+                write_id(&mut lines, x.id.as_ref());
+            }
         }
         lines.extend_from_slice(&reply.fields);
-        let length = reply.body.length();
-        let has_body = length > 0 && x.request.method != Method::Head && !matches!(reply.status, 204 | 304);
         let mut about = About::own(reply.status, fault);
-        (about.has_body, about.content_length) = (has_body, Some(length));
+        about.content_length = reply.body.length();
+        about.has_body = has_body(x, &reply);
         about.tells_details = told.is_none_or(|told| told.has_details);
-        let mut outcome = filter_own(&around, x, &mut lines, about);
+        let mut outcome = match reply.is_stored {
+            true => filter_stored(&around, x, &mut lines, about),
+            false => filter_own(&around, x, &mut lines, about),
+        };
         match outcome.replaced.take() {
             Some(other) => (reply, fault) = (*other, None),
             None => break outcome,
         }
     };
+    // A bound of filters is one on what endpoints send.
+    let bound = outcome.max_body.filter(|_| reply.is_stored);
     let (keep_alive, version, status) = (x.keep_alive, x.request.version, reply.status);
     let is_bare = matches!(status, 204 | 304);
     let length = reply.body.length();
-    let sent = if is_bare || x.request.method == Method::Head { 0 } else { length };
-    let is_transformed = sent > 0 && !outcome.transforms.is_empty();
-    let chunked = is_transformed && version == Version::Http11;
+    let has_body = has_body(x, &reply);
+    let is_transformed = has_body && !outcome.transforms.is_empty();
+    let is_open_ended = has_body && (is_transformed || length.is_none());
+    let chunked = is_open_ended && version == Version::Http11;
     x.status = status;
-    x.keep_alive &= !is_transformed || version != Version::Http10;
+    x.keep_alive &= !is_open_ended || version != Version::Http10;
     x.downward.reset();
     let mut flow = mem::take(&mut x.downward);
-    let out = flow.start(Framing::Length(sent), Side::Upstream, chunked);
+    flow.bound(bound);
+    let framing = match length {
+        _ if !has_body => Framing::Empty,
+        Some(length) => Framing::Length(length),
+        None => Framing::UntilClose,
+    };
+    let out = flow.start(framing, Side::Upstream, chunked);
     write_status_line(out, status, reason(status).as_bytes());
     out.extend_from_slice(&lines);
     if chunked {
         out.extend_from_slice(CHUNKED_FIELD);
-    } else if !is_bare && !outcome.changes_length {
+    } else if let Some(length) = length.filter(|_| !is_bare && !outcome.changes_length) {
         write_content_length(out, length);
     }
     write_connection(out, keep_alive && x.keep_alive, version);
@@ -205,9 +218,9 @@ fn write_reply(
     flow.set_pace(Pacer::of(outcome.bandwidth, worker.reactor.now()));
     let mut parts = Parts::default();
     match reply.body {
-        _ if sent == 0 => {}
+        _ if !has_body => {}
         ReplyBody::Empty => {}
-        ReplyBody::Bytes(bytes) if bytes.len() <= FED_AT_ONCE && flow.pace().is_none() => {
+        ReplyBody::Bytes(bytes) if bytes.len() <= FED_AT_ONCE && flow.pace().is_none() && bound.is_none() => {
             // It is of the length that was said: nothing can be wrong with it.
             let fed = flow.feed(&bytes, None, &worker.chunks);
             debug_assert_eq!(fed, Ok(bytes.len()));
@@ -216,6 +229,11 @@ fn write_reply(
     }
     x.downward = flow;
     parts
+}
+
+/// Whether a body follows the head of an answer.
+fn has_body(x: &Exchange, reply: &Reply) -> bool {
+    reply.body.length() != Some(0) && x.request.method != Method::Head && !matches!(reply.status, 204 | 304)
 }
 
 /// The answer to a gRPC call: its status in a head that is the whole response, "Trailers-Only" (PROTOCOL-HTTP2 of

@@ -108,6 +108,9 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
     if let Some(id) = x.id.as_ref().filter(|_| worker.shared.registry.wants_exemplars(now_ms)) {
         meters.exemplars.note(duration, id, now_ms);
     }
+    if let Some(result) = x.cache_use {
+        meters.cache[result as usize].add(1);
+    }
     if let Some(code) = grpc_status {
         meters.grpc.add(code.number());
     }

@@ -1,6 +1,7 @@
 //! Phase 6: the response goes to the client as it comes.
 
 use crate::buffers::chunk_queue::Unsent;
+use crate::exchange::cache::see_response;
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_response::{About, filter_upstream, has_response_filters};
 use crate::exchange::grpc::{self, bridge_response, write_web_type};
@@ -34,6 +35,7 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     let status = x.response.status;
     x.upstream_reusable = status != 101 && response_keeps_alive(&x.response, head, framing);
     strip_response(&mut x.response, head, status == 101);
+    see_response(worker, x, head);
     let outcome = match status != 101 && has_response_filters(x) {
         true => filtered(worker, client, x, (head, framing))?,
         false => ResponseOutcome::default(),
@@ -87,6 +89,9 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
         write_content_length(out, 0);
     }
     write_kept(out, x);
+    if let Some(forwarded) = x.filtering.as_ref().and_then(|filtering| filtering.forwarded.as_ref()) {
+        forwarded.write_status(out);
+    }
     out.extend_from_slice(last_lines(status, x.keep_alive, x.request.version));
     worker.taps.keep_head(x, &out[composed_from..]);
     flow.seal_head(&client.socket, composed_from);

@@ -1,5 +1,5 @@
-//! Sends the proxy's own answers: what has been written, and bodies of any size from memory or a file as the client
-//! takes them.
+//! Sends the proxy's own answers: what has been written, and bodies of any size as the client takes them, from memory,
+//! a file, or whatever they come from while they are sent.
 
 use crate::exchange::outcome::{Next, broken};
 use crate::exchange::pace::{Pace, moved, tick};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_filter::{Part, ReplyBody};
+use thalweg_filter::{BodySource, Part, Piece as SharedPiece, ReplyBody};
 
 /// Time given to a client to take a small answer.
 const SEND_TIME: Duration = Duration::from_secs(5);
@@ -31,6 +31,8 @@ pub(crate) struct Parts {
     read: usize,
     /// The kernel does not send files to this client.
     only_copies: bool,
+    /// The end of the last piece is the end of the body.
+    is_open_ended: bool,
 }
 
 #[derive(Debug)]
@@ -38,6 +40,8 @@ enum Piece {
     /// Shared with the plan, or with whoever has made the answer.
     Shared(Arc<[u8]>),
     Part(Part),
+    /// What has come and was not read yet, and where more comes from.
+    Source(Option<SharedPiece>, Box<dyn BodySource>),
 }
 
 impl Piece {
@@ -46,6 +50,7 @@ impl Piece {
         match self {
             Self::Shared(bytes) => Some(bytes),
             Self::Part(Part::Bytes(bytes)) => Some(bytes),
+            Self::Source(piece, _) => Some(piece.as_ref().map_or(&[][..], AsRef::as_ref)),
             Self::Part(Part::File { .. }) => None,
         }
     }
@@ -54,12 +59,14 @@ impl Piece {
 impl Parts {
     /// All of a body.
     pub(crate) fn of(body: ReplyBody) -> Self {
+        let is_open_ended = body.length().is_none();
         let pieces = match body {
             ReplyBody::Empty => VecDeque::new(),
             ReplyBody::Bytes(bytes) => VecDeque::from([Piece::Shared(bytes)]),
             ReplyBody::Parts(parts) => parts.into_iter().map(Piece::Part).collect(),
+            ReplyBody::Source(source) => VecDeque::from([Piece::Source(None, source)]),
         };
-        Self { pieces, read: 0, only_copies: false }
+        Self { pieces, read: 0, only_copies: false, is_open_ended }
     }
 
     /// Sends some of a large file straight from the kernel, at most `share` bytes; `None`: the next bytes are to be
@@ -93,35 +100,46 @@ impl Parts {
         }
     }
 
-    /// The next bytes, at most as many as `room` holds; none at the end.
-    fn read(&mut self, room: &mut [u8]) -> Result<usize, Fault> {
-        loop {
-            let Some(first) = self.pieces.front_mut() else { return Ok(0) };
-            if let Some(bytes) = first.bytes() {
-                let rest = bytes.get(self.read..).unwrap_or_default();
-                let n = rest.len().min(room.len());
-                if n > 0 || room.is_empty() {
-                    room[..n].copy_from_slice(&rest[..n]);
-                    self.read += n;
-                    return Ok(n);
-                }
-            }
+    /// Waits for the next bytes of a source; what is empty goes. Cancel-safe.
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Fault>> {
+        while let Some(first) = self.pieces.front_mut() {
             match first {
-                Piece::Part(Part::File { file, from, length }) if *length > 0 => {
-                    let most = usize::try_from(*length).unwrap_or(usize::MAX).min(room.len());
-                    let n = file.read_at(&mut room[..most], *from).unwrap_or(0);
-                    if n == 0 {
-                        return Err(shrunk());
+                Piece::Part(Part::File { length, .. }) if *length > 0 => break,
+                first if first.bytes().is_some_and(|bytes| self.read < bytes.len()) => break,
+                Piece::Source(piece, source) => {
+                    self.read = 0;
+                    *piece = None;
+                    *piece = ready!(source.poll_piece(context))?;
+                    if piece.is_none() {
+                        self.pieces.pop_front();
                     }
-                    (*from, *length) = (*from + n as u64, *length - n as u64);
-                    return Ok(n);
                 }
-                _ => {
+                Piece::Shared(_) | Piece::Part(_) => {
                     self.pieces.pop_front();
                     self.read = 0;
                 }
             }
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next bytes, at most so many: where they are, or in `room`. None at the end.
+    fn next<'a>(&'a mut self, room: &'a mut [u8], most: usize) -> Result<&'a [u8], Fault> {
+        let most = most.min(room.len());
+        let Some(first) = self.pieces.front_mut() else { return Ok(&[]) };
+        if let Piece::Part(Part::File { file, from, length }) = first {
+            let most = usize::try_from(*length).unwrap_or(usize::MAX).min(most);
+            let n = file.read_at(&mut room[..most], *from).unwrap_or(0);
+            if n == 0 {
+                return Err(shrunk());
+            }
+            (*from, *length) = (*from + n as u64, *length - n as u64);
+            return Ok(&room[..n]);
+        }
+        let rest = first.bytes().and_then(|bytes| bytes.get(self.read..)).unwrap_or_default();
+        let n = rest.len().min(most);
+        self.read += n;
+        Ok(&rest[..n])
     }
 }
 
@@ -214,40 +232,80 @@ fn pump(
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
+        ready!(parts.poll_ready(context))?;
+        if parts.pieces.is_empty() {
+            if !parts.is_open_ended {
+                return Poll::Ready(Err(shrunk()));
+            }
+            x.downward.end(&worker.chunks)?;
+            continue;
+        }
         if let Some(n) = ready!(parts.send_file(client, x, share))? {
             share = share.saturating_sub(n);
             x.downward.went_beside(n, &worker.chunks)?;
             continue;
         }
         let Some(most) = x.downward.paced(means.scratch.len().min(PIECE)) else { return Poll::Pending };
-        let n = parts.read(&mut means.scratch[..most])?;
-        share = share.saturating_sub(n);
-        x.downward.spend(n);
-        x.downward.feed(&means.scratch[..n], Some(&client.socket), &worker.chunks)?;
+        let bytes = parts.next(means.scratch, most)?;
+        share = share.saturating_sub(bytes.len());
+        x.downward.spend(bytes.len());
+        x.downward.feed(bytes, Some(&client.socket), &worker.chunks)?;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Waker;
+
+    /// Pieces that are there when they are asked for the second time.
+    #[derive(Debug)]
+    struct Slow(VecDeque<&'static [u8]>, bool);
+
+    impl BodySource for Slow {
+        fn length(&self) -> Option<u64> {
+            None
+        }
+
+        fn poll_piece(&mut self, _context: &mut Context<'_>) -> Poll<Result<Option<SharedPiece>, Fault>> {
+            self.1 = !self.1;
+            if self.1 {
+                return Poll::Pending;
+            }
+            let next = self.0.pop_front();
+            Poll::Ready(Ok(next.map(|bytes| SharedPiece { bytes: bytes.into(), range: 0..bytes.len() })))
+        }
+    }
+
+    fn read(body: ReplyBody, room: usize) -> Vec<u8> {
+        let (mut parts, mut read, mut buffer) = (Parts::of(body), Vec::new(), vec![0; room]);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if parts.poll_ready(&mut context).is_pending() {
+                continue;
+            }
+            let bytes = parts.next(&mut buffer, room).unwrap();
+            if bytes.is_empty() {
+                return read;
+            }
+            read.extend_from_slice(bytes);
+        }
+    }
 
     #[test]
     fn a_body_is_read_piece_by_piece_whatever_room_there_is() {
         let parts =
             || vec![Part::Bytes(b"hello".to_vec()), Part::Bytes(Vec::new()), Part::Bytes(b" you".to_vec())];
+        let source = || Slow(VecDeque::from([&b"hel"[..], b"lo y", b"ou"]), false);
         for room in [1, 2, 3, 100] {
-            for body in [ReplyBody::Parts(parts()), ReplyBody::Bytes((*b"hello you").into())] {
-                let (mut parts, mut read, mut buffer) = (Parts::of(body), Vec::new(), vec![0; room]);
-                loop {
-                    let n = parts.read(&mut buffer).unwrap();
-                    if n == 0 {
-                        break;
-                    }
-                    read.extend_from_slice(&buffer[..n]);
-                }
-                assert_eq!(read, b"hello you", "{room}");
+            for body in [
+                ReplyBody::Parts(parts()),
+                ReplyBody::Bytes((*b"hello you").into()),
+                ReplyBody::Source(Box::new(source())),
+            ] {
+                assert_eq!(read(body, room), b"hello you", "{room}");
             }
         }
-        assert_eq!(Parts::of(ReplyBody::Empty).read(&mut [0; 4]), Ok(0));
+        assert!(read(ReplyBody::Empty, 4).is_empty());
     }
 }

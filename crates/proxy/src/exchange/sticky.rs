@@ -33,7 +33,7 @@ pub(crate) fn kept_at(policy: &StickyPolicy, service: &str, x: &Exchange) -> Opt
 
 /// Notes whether the client is to get a cookie for the endpoint that is about to be asked.
 pub(crate) fn note_kept(x: &mut Exchange, service: &Service, attempt_guard: &AttemptGuard) {
-    let Some(policy) = &service.sticky else { return };
+    let Some(policy) = service.sticky.as_ref().filter(|_| !x.is_fill) else { return };
     let id = attempt_guard.standing.id;
     x.keep_at = NonZeroU64::new(id).filter(|_| kept_at(policy, &service.name, x) != Some(id));
 }

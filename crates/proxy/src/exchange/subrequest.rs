@@ -1,8 +1,10 @@
-//! Requests that the proxy makes by itself: what filters fetch from services, and copies of requests.
+//! Requests that the proxy makes by itself: what filters fetch from services, copies of requests, and what is fetched
+//! for the cache.
 //!
 //! Each is an exchange like any other, in a task of its own, whose client end is memory (`relay/inner.rs`) and whose
-//! route is the service's own for such requests (`Plan::calls`): limits, pools, retries, health and metrics are those
-//! of every request. It has no filters, no line in the access log and no decision record.
+//! route is the service's own for such requests (`Plan::calls`), or that of the request that it is made for
+//! (`LocalPlan::fills`): limits, pools, retries, health and metrics are those of every request. It has no filters, no
+//! line in the access log and no decision record.
 
 use crate::exchange::outcome::{STOPPED, Served, until_cut};
 use crate::exchange::permits::enter;
@@ -12,9 +14,11 @@ use crate::exchange::respond::respond;
 use crate::exchange::trace;
 use crate::exchange::upstream::forward::forward;
 use crate::exchange::upstream::request_head::write_target;
+use crate::plan::ServiceId;
 use crate::records::LabelRedactor;
-use crate::relay::{Inner, InnerEnd, InnerResponse, Tap, inner};
+use crate::relay::{Inner, InnerEnd, InnerResponse, ResponseSink, Tap, inner};
 use crate::state::exchange::{Before, Client, Exchange};
+use crate::state::local_plan::{LocalRoute, LocalService};
 use crate::state::subrequests::{CopyGuard, Subrequests};
 use crate::state::token::Token;
 use crate::state::worker::Worker;
@@ -40,10 +44,24 @@ const SHARE: usize = 10;
 /// Any of them is over after this time.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// Whom it is for.
+#[derive(Debug)]
+enum Destination {
+    /// A service that a filter names.
+    Service(Arc<str>),
+    /// The service of another exchange, as its route has it.
+    Route {
+        route: Rc<LocalRoute>,
+        service: Option<Rc<LocalService>>,
+        target: Option<ServiceId>,
+        listener: u16,
+    },
+}
+
 /// What is asked.
 #[derive(Debug)]
-struct InnerRequest {
-    service: Arc<str>,
+pub(crate) struct InnerRequest {
+    destination: Destination,
     method: Vec<u8>,
     scheme: &'static str,
     host: Vec<u8>,
@@ -57,9 +75,73 @@ struct InnerRequest {
     id: Option<RequestId>,
     /// Where it stands in a trace.
     trace: Option<TraceContext>,
-    /// For the whole of it, from when it is served.
-    timeout: Duration,
+    /// For the whole of it, from when it is served; `None`: as long as its route allows.
+    timeout: Option<Duration>,
     guard: Option<CopyGuard>,
+}
+
+impl InnerRequest {
+    /// One that fetches for the cache what an exchange asks for, with these fields.
+    pub(crate) fn for_cache(worker: &Worker, x: &Exchange, fields: Vec<u8>) -> Option<Self> {
+        let of = x.route.as_ref()?;
+        let view = worker.view.borrow().clone();
+        let route = view.fills(of, |name| worker.shared.registry.route(worker.id, name));
+        let destination =
+            Destination::Route { route, service: x.service.clone(), target: x.target, listener: x.listener };
+        let mut request = Self { timeout: None, ..Self::like(worker, x, destination) };
+        request.fields = fields;
+        request.method = b"GET".to_vec();
+        said_by_peer(x, &mut request.fields);
+        Some(request)
+    }
+
+    /// One that goes where an exchange's goes, without fields and body.
+    fn like(worker: &Worker, x: &Exchange, destination: Destination) -> Self {
+        let host = x.filtering.as_ref().and_then(|filtering| filtering.host());
+        let mut target = Vec::new();
+        write_target(&mut target, x);
+        Self {
+            destination,
+            method: x.request.method_text.of(&x.received).to_vec(),
+            scheme: x.scheme(),
+            host: host.unwrap_or_else(|| x.authority()).to_vec(),
+            target,
+            fields: Vec::new(),
+            body: Vec::new(),
+            client_ip: x.client_ip,
+            is_trusted: x.trusted_peer,
+            id: x.id,
+            trace: trace_of(worker, x),
+            timeout: Some(LONGEST),
+            guard: None,
+        }
+    }
+}
+
+/// Appends what a trusted peer has said of the client.
+fn said_by_peer(x: &Exchange, fields: &mut Vec<u8>) {
+    if !x.trusted_peer {
+        return;
+    }
+    for id in [FieldId::XForwardedFor, FieldId::XForwardedProto, FieldId::XForwardedHost] {
+        for value in x.request.values(&x.received, id) {
+            write_field(fields, id.name().as_bytes(), value);
+        }
+    }
+}
+
+/// Has a request served whose response goes to a sink; without a route that is told that there is none.
+pub(crate) fn start_for_route(
+    worker: &Worker,
+    client: &Client,
+    request: Option<InnerRequest>,
+    mut sink: Box<dyn ResponseSink>,
+) {
+    let Some(request) = request else {
+        return sink.end(Err(Fault::new(FaultKind::ProxyInternalError, "a request without a route")));
+    };
+    let inner = Inner::to_sink(request, sink);
+    worker.subrequests.push(client_of(worker, client, &inner));
 }
 
 /// Makes the client of a request of the proxy's own; it comes in where `of` did.
@@ -79,21 +161,8 @@ pub(crate) async fn fetch(
     request: Subrequest,
 ) -> Result<Fetched, Fault> {
     let Subrequest { service, method, host, target, fields, body, max_response, timeout } = request;
-    let request = InnerRequest {
-        service,
-        method,
-        scheme: x.scheme(),
-        host,
-        target,
-        fields,
-        body,
-        client_ip: x.client_ip,
-        is_trusted: x.trusted_peer,
-        id: x.id,
-        trace: trace_of(worker, x),
-        timeout,
-        guard: None,
-    };
+    let own = InnerRequest::like(worker, x, Destination::Service(service));
+    let request = InnerRequest { method, host, target, fields, body, timeout: Some(timeout), ..own };
     let inner = Inner::new(request, (max_response, true));
     worker.subrequests.push(client_of(worker, client, &inner));
     let waiting = GiveUp(&inner);
@@ -213,36 +282,15 @@ fn prepare(
     let budget = &worker.shared.loads.budget;
     let most = (budget.in_flight / budget.workers.max(1) / SHARE).max(1);
     let guard = worker.subrequests.enter(bytes, if worker.pressure.is_calm() { most } else { 0 })?;
-    let host = filtering.host().unwrap_or_else(|| x.authority()).to_vec();
-    let (mut target, mut fields) = (Vec::new(), Vec::new());
-    write_target(&mut target, x);
+    let mut fields = Vec::new();
     for (name, value) in FieldView::new(&x.request.fields, &x.received, &filtering.added).iter() {
         if passes(FieldId::classify(name), name) {
             write_field(&mut fields, name, value);
         }
     }
-    if x.trusted_peer {
-        for id in [FieldId::XForwardedFor, FieldId::XForwardedProto, FieldId::XForwardedHost] {
-            for value in x.request.values(&x.received, id) {
-                write_field(&mut fields, id.name().as_bytes(), value);
-            }
-        }
-    }
-    let request = InnerRequest {
-        service: copy.service.clone(),
-        method: x.request.method_text.of(&x.received).to_vec(),
-        scheme: x.scheme(),
-        host,
-        target,
-        fields,
-        body: Vec::new(),
-        client_ip: x.client_ip,
-        is_trusted: x.trusted_peer,
-        id: x.id,
-        trace: trace_of(worker, x),
-        timeout: copy.timeout,
-        guard: Some(guard),
-    };
+    said_by_peer(x, &mut fields);
+    let own = InnerRequest::like(worker, x, Destination::Service(copy.service.clone()));
+    let request = InnerRequest { fields, timeout: Some(copy.timeout), guard: Some(guard), ..own };
     let inner = Inner::new(request, (COPY_RESPONSE, false));
     let client = client_of(worker, client, &inner);
     Some(Prepared { queue: worker.subrequests.clone(), inner, client, max_body: copy.max_body })
@@ -373,12 +421,21 @@ fn begin(
     x.received.extend_from_slice(body);
     x.consumed = x.request.len;
     (x.listener, x.keep_alive) = (client.listener().position(), false);
-    let meters = |name: &str| worker.shared.registry.route(worker.id, name);
-    let unknown = || Fault::new(FaultKind::DestinationNotFound, "the service of a filter is gone");
-    let (route, service) = view.call(&request.service, meters).ok_or_else(unknown)?;
-    x.route = Some(route);
-    x.send_to(&view, Some(service));
-    let own = x.timeouts().request.unwrap_or(LONGEST);
-    x.ends_at = x.started.checked_add(own.min(request.timeout).min(LONGEST));
+    match request.destination {
+        Destination::Service(service) => {
+            let meters = |name: &str| worker.shared.registry.route(worker.id, name);
+            let unknown = || Fault::new(FaultKind::DestinationNotFound, "the service of a filter is gone");
+            let (route, service) = view.call(&service, meters).ok_or_else(unknown)?;
+            x.route = Some(route);
+            x.send_to(&view, Some(service));
+        }
+        Destination::Route { route, service, target, listener } => {
+            (x.route, x.service, x.target, x.listener) = (Some(route), service, target, listener);
+            x.is_fill = true;
+        }
+    }
+    let own = x.timeouts().request;
+    let most = request.timeout.map(|timeout| own.unwrap_or(LONGEST).min(timeout).min(LONGEST));
+    x.ends_at = most.or(own).and_then(|most| x.started.checked_add(most));
     Ok(request.guard)
 }

@@ -70,6 +70,9 @@ pub struct TakenRoute {
     pub origin: Option<String>,
     /// The filters that ran, in order.
     pub filters: Vec<FilterStep>,
+    /// What the cache makes of it; absent where the route caches nothing, or a filter has answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheSeen>,
     /// What of the request decides between services; absent for one service, or where chance decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split_by: Option<String>,
@@ -85,6 +88,25 @@ pub struct TakenRoute {
     /// Escapes that it lets pass in paths.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_encoded: Vec<String>,
+}
+
+/// What the cache makes of a request.
+#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
+pub struct CacheSeen {
+    /// Whether a stored response may answer it.
+    pub looked_up: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// The URL in its key, with the part of the query that counts; absent where it has no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What else is in its key: `header X-Tenant`, `cookie lang`, `client_ip`. Values are not shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub key_parts: Vec<String>,
+    /// What of the request decides whether a response is used or stored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
 
 /// What a label says.

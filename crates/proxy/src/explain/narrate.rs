@@ -158,6 +158,7 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
         matches: route.matches.to_string(),
         origin: None,
         filters,
+        cache: trace.cache.clone(),
         split_by: match &route.to {
             To::Split(split) if !trace.by_chance => split.key.as_ref().map(key),
             _ => None,

@@ -90,6 +90,7 @@ fn plan() -> Plan {
             service("b", &["http://10.0.0.3:80"]),
         ],
         requests: crate::plan::RequestsPolicy::default(),
+        cache: crate::plan::CachePlan::default(),
         tracing: None,
         error_details: true,
         access: crate::plan::AccessPolicy::default(),

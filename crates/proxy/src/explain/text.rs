@@ -1,7 +1,7 @@
 //! An [`Explanation`] as text: the outcome first, then how it came to be. Legible without colour.
 
 use super::explanation::{
-    EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
+    CacheSeen, EndpointSeen, Explanation, Outcome, ServicePart, TakenRoute, TimeoutsSeen, ValueOrigin,
 };
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -61,6 +61,7 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
             false => writeln!(f, "  {}: {} -> {}", filter.name, filter.before, filter.after)?,
         }
     }
+    route.cache.iter().try_for_each(|cache| write_cache(f, cache))?;
     write_timeouts(f, &route.timeouts)?;
     if let Some(bytes) = route.limits.max_body {
         writeln!(f, "  body: at most {bytes} bytes")?;
@@ -79,6 +80,18 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
         writeln!(f, "  the label leads to {destination}, until Unix time {}", sealed.expires)?;
     }
     route.services.iter().try_for_each(|part| write_service(f, part))
+}
+
+fn write_cache(f: &mut fmt::Formatter<'_>, cache: &CacheSeen) -> fmt::Result {
+    match (&cache.because, &cache.key) {
+        (Some(because), _) => writeln!(f, "  cache: passed by, since {because}")?,
+        (None, Some(key)) => {
+            let parts = cache.key_parts.iter().map(|part| format!(", {part}")).collect::<String>();
+            writeln!(f, "  cache: looked up as {key}{parts}")?;
+        }
+        (None, None) => {}
+    }
+    cache.remarks.iter().try_for_each(|remark| writeln!(f, "  cache: {remark}"))
 }
 
 fn write_timeouts(f: &mut fmt::Formatter<'_>, times: &TimeoutsSeen) -> fmt::Result {

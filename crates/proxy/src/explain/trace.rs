@@ -1,5 +1,7 @@
 //! The phases of an exchange, run on a question: what they decided, nothing more.
 
+use super::caching::caching;
+use super::explanation::CacheSeen;
 use super::question::Asked;
 use crate::exchange::filter_facts::Surroundings;
 use crate::exchange::filter_request::{Filtered, From, apply};
@@ -10,6 +12,7 @@ use crate::exchange::upstream::request_head::{check_loop, write_host, write_targ
 use crate::plan::{Leads, Plan, Route, ServiceId, To};
 use crate::state::exchange::Exchange;
 use crate::state::token::Token;
+use std::net::IpAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_filter::{Fetched, Job, JobResult, NoConnection, Reply, RequestCx};
@@ -33,6 +36,8 @@ pub(super) struct Trace {
     pub(super) redirect: Option<String>,
     /// The answer that the last of them gives.
     pub(super) reply: Option<Box<Reply>>,
+    /// What the cache makes of it.
+    pub(super) cache: Option<CacheSeen>,
     /// When the label in its host expires, in seconds since the Unix epoch.
     pub(super) expires: Option<u64>,
 }
@@ -79,6 +84,7 @@ pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
         fault: None,
         redirect: None,
         reply: None,
+        cache: None,
         expires: None,
     };
     trace.fault = run(plan, asked, &mut trace).err();
@@ -86,7 +92,7 @@ pub(super) fn trace(plan: &Plan, asked: &Asked) -> Trace {
 }
 
 fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
-    let Trace { x, route, service, filters, by_chance, redirect, reply, expires, .. } = trace;
+    let Trace { x, route, service, filters, by_chance, redirect, reply, cache, expires, .. } = trace;
     match x.request.parse(&x.received, &plan.head_limits())? {
         Progress::Complete => {}
         Progress::Partial => return Err(Fault::request(400, "the request head is not whole")),
@@ -117,53 +123,60 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
             *expires = Some(destination.expires.unix());
         }
         bound(route, x)?;
-        let outcome = filter(plan, route, asked.listener, x, filters);
+        let around = surroundings(plan, asked.listener, x.client_ip);
+        let outcome = filter(route, &around, x, filters);
         if x.target != *service {
             // A filter has chosen another one.
             (*service, *by_chance) = (x.target, false);
         }
         *reply = outcome?;
+        if reply.is_none() {
+            *cache = caching(route, &around, x);
+        }
     }
     check_loop(x)
 }
 
-/// Calls the filters of the route. What waits is over at once; the answer that one gives.
-fn filter(
-    plan: &Plan,
-    route: &Route,
-    listener: u16,
-    x: &mut Exchange,
-    filters: &mut Vec<(&'static str, String, bool)>,
-) -> Result<Option<Box<Reply>>, Fault> {
+/// What surrounds a question.
+fn surroundings(plan: &Plan, listener: u16, peer: IpAddr) -> Surroundings<'_> {
     let name = plan.listeners.get(usize::from(listener)).map_or("", |listener| &listener.name);
     let unix_seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let around = Surroundings {
+    Surroundings {
         listener: name,
-        peer: x.client_ip,
+        peer,
         now: Instant::now(),
         unix_seconds,
         connection: &NoConnection,
         is_dry_run: true,
-    };
+    }
+}
+
+/// Calls the filters of the route. What waits is over at once; the answer that one gives.
+fn filter(
+    route: &Route,
+    around: &Surroundings<'_>,
+    x: &mut Exchange,
+    filters: &mut Vec<(&'static str, String, bool)>,
+) -> Result<Option<Box<Reply>>, Fault> {
     let mut seen = |name: &'static str, cx: &RequestCx<'_>, is_changed: bool| {
         filters.push((name, lossy(cx.target.path()), is_changed));
     };
-    let mut done = apply(route, &around, (x, From::Start), &mut seen)?;
+    let mut done = apply(route, around, (x, From::Start), &mut seen)?;
     loop {
         match done {
             Filtered::Through => return Ok(None),
             Filtered::Answered(reply) => return Ok(Some(reply)),
-            Filtered::SentTo(_) => done = apply(route, &around, (x, From::Choice), &mut seen)?,
+            Filtered::SentTo(_) => done = apply(route, around, (x, From::Choice), &mut seen)?,
             Filtered::Waits(Job::Sleep(_)) => {
-                done = apply(route, &around, (x, From::Job(JobResult::Slept)), &mut seen)?;
+                done = apply(route, around, (x, From::Job(JobResult::Slept)), &mut seen)?;
             }
             // Nothing is sent: it is told as what a service that lets everything pass would answer.
             Filtered::Waits(Job::Fetch(_)) => {
                 let passes = Fetched { status: 200, ..Fetched::default() };
-                done = apply(route, &around, (x, From::Job(JobResult::Fetched(Ok(passes)))), &mut seen)?;
+                done = apply(route, around, (x, From::Job(JobResult::Fetched(Ok(passes)))), &mut seen)?;
             }
             Filtered::Waits(Job::Call(_)) => {
-                done = apply(route, &around, (x, From::Job(JobResult::NotAsked)), &mut seen)?;
+                done = apply(route, around, (x, From::Job(JobResult::NotAsked)), &mut seen)?;
             }
         }
     }

@@ -1,7 +1,8 @@
 //! The client end of a request that the proxy makes by itself: there is no client, only memory.
 //!
 //! The whole request is there before it is served, so nothing is ever received from this end. What is sent to it is the
-//! response, which is kept up to a bound for the one who waits for it, or counted and dropped where nobody does.
+//! response, which is kept up to a bound for the one who waits for it, counted and dropped where nobody does, or given
+//! to a sink as it comes.
 
 use super::Framed;
 use std::any::Any;
@@ -9,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_net::{Owner, Socket, Substream};
 
@@ -19,6 +20,20 @@ pub(crate) struct InnerResponse {
     /// Lines, the first one the status line.
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
+}
+
+/// Who takes a response as it comes.
+pub(crate) trait ResponseSink {
+    /// An interim response, as lines.
+    fn inform(&mut self, _lines: &[u8]) {}
+    /// The head of the final response, as lines, the first one the status line; it goes out now.
+    fn head(&mut self, head: &[u8]);
+    /// Bytes of the body; says how many were taken. Pending: `context` is called when there is room.
+    fn poll_push(&mut self, bytes: &[u8], context: &Context<'_>) -> Poll<io::Result<usize>>;
+    /// Whether nobody wants the rest.
+    fn is_done(&self) -> bool;
+    /// What came of it; once. After `Ok`, the response was complete.
+    fn end(&mut self, outcome: Result<(), Fault>);
 }
 
 /// A request of the proxy's own, shared by the task that serves it and whoever waits for it.
@@ -43,13 +58,28 @@ pub(crate) struct Inner {
     task: RefCell<Option<Waker>>,
     /// Calls the one who waits.
     waiter: RefCell<Option<Waker>>,
+    /// Takes the response in place of the one who waits.
+    sink: Option<RefCell<Box<dyn ResponseSink>>>,
 }
 
 impl Inner {
     /// A request whose response has at most so many bytes of body, which are kept, or not.
     pub(crate) fn new(request: impl Any, (most, is_kept): (usize, bool)) -> Rc<Self> {
-        Rc::new(Self {
-            request: Cell::new(Some(Box::new(request))),
+        Rc::new(Self::of(Box::new(request), (most, is_kept), None))
+    }
+
+    /// A request whose response goes to a sink, however long it is.
+    pub(crate) fn to_sink(request: impl Any, sink: Box<dyn ResponseSink>) -> Rc<Self> {
+        Rc::new(Self::of(Box::new(request), (usize::MAX, true), Some(RefCell::new(sink))))
+    }
+
+    fn of(
+        request: Box<dyn Any>,
+        (most, is_kept): (usize, bool),
+        sink: Option<RefCell<Box<dyn ResponseSink>>>,
+    ) -> Self {
+        Self {
+            request: Cell::new(Some(request)),
             response: RefCell::default(),
             received: Cell::new(0),
             most,
@@ -60,7 +90,8 @@ impl Inner {
             is_given_up: Cell::new(false),
             task: RefCell::new(None),
             waiter: RefCell::new(None),
-        })
+            sink,
+        }
     }
 
     /// What is asked.
@@ -82,6 +113,9 @@ impl Inner {
         if self.has_ended.replace(true) {
             return;
         }
+        if let Some(sink) = &self.sink {
+            sink.borrow_mut().end(outcome);
+        }
         self.outcome.set(Some(outcome));
         if let Some(waiter) = self.waiter.take() {
             waiter.wake();
@@ -96,6 +130,13 @@ impl Inner {
                 self.waiter.replace(Some(waiter.clone()));
                 Poll::Pending
             }
+        }
+    }
+
+    /// An interim response has come, given as lines: who waits for the whole does not hear of it.
+    pub(crate) fn inform(&self, lines: &[u8]) {
+        if let Some(sink) = &self.sink {
+            sink.borrow_mut().inform(lines);
         }
     }
 
@@ -133,6 +174,23 @@ impl InnerEnd {
     }
 }
 
+impl InnerEnd {
+    fn push(&self, sink: &mut dyn ResponseSink, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        let task = self.inner.task.borrow();
+        let context = Context::from_waker(task.as_ref().unwrap_or(Waker::noop()));
+        let mut taken = 0;
+        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
+            match sink.poll_push(slice, &context) {
+                Poll::Ready(Ok(n)) if n < slice.len() => return Poll::Ready(Ok(taken + n)),
+                Poll::Ready(Ok(n)) => taken += n,
+                Poll::Pending if taken > 0 => break,
+                other => return other,
+            }
+        }
+        Poll::Ready(Ok(taken))
+    }
+}
+
 /// The request of the proxy's own that a socket stands for, if it does.
 #[inline]
 pub(crate) fn inner(socket: &Socket) -> Option<&Rc<Inner>> {
@@ -150,6 +208,9 @@ impl Substream for InnerEnd {
     }
 
     fn poll_send(&self, slices: &[IoSlice<'_>], _last: bool) -> Poll<io::Result<usize>> {
+        if let Some(sink) = &self.inner.sink {
+            return self.push(&mut **sink.borrow_mut(), slices);
+        }
         let bytes: usize = slices.iter().map(|slice| slice.len()).sum();
         let received = self.inner.received.get() + bytes;
         if received > self.inner.most {
@@ -173,7 +234,9 @@ impl Substream for InnerEnd {
     }
 
     fn is_gone(&self) -> bool {
-        self.inner.is_given_up.get() || self.inner.is_too_large.get()
+        self.inner.is_given_up.get()
+            || self.inner.is_too_large.get()
+            || self.inner.sink.as_ref().is_some_and(|sink| sink.borrow().is_done())
     }
 
     fn shutdown_write(&self) {}
@@ -195,6 +258,9 @@ impl Framed for InnerEnd {
     }
 
     fn begin(&self, _ended: bool) -> io::Result<()> {
+        if let Some(sink) = &self.inner.sink {
+            sink.borrow_mut().head(&std::mem::take(&mut self.inner.response.borrow_mut().head));
+        }
         Ok(())
     }
 

@@ -20,6 +20,7 @@ use thalweg_filter::{Chain, RequestOutcome};
 use thalweg_http::grpc::{Code, Kind};
 use thalweg_http::{Escapes, FieldId, Framing, HeadLimits, RequestHead, ResponseHead, Span, Upgrade};
 use thalweg_net::{Owner, Socket, prefetch};
+use thalweg_observe::CacheUse;
 use thalweg_observe::trace::TraceContext;
 use thalweg_upstream::Aim;
 
@@ -332,6 +333,10 @@ pub(crate) struct Exchange {
     pub(crate) keep_alive: bool,
     /// It is no request but a whole connection of a client (`l4/tcp.rs`).
     pub(crate) is_connection: bool,
+    /// It fetches a response for the cache: filters of responses see what clients get of it.
+    pub(crate) is_fill: bool,
+    /// What the cache did; `None`: there is none for it.
+    pub(crate) cache_use: Option<CacheUse>,
     /// What is wrong with it is not for its client to know.
     pub(crate) conceal_reason: bool,
     /// It is noted that the exchange waits for its client.
@@ -418,6 +423,8 @@ impl Exchange {
             bridge: Kind::No,
             keep_alive: false,
             is_connection: false,
+            is_fill: false,
+            cache_use: None,
             conceal_reason: false,
             is_slow: false,
             listener: 0,
@@ -485,7 +492,7 @@ impl Exchange {
         self.upgrade = Upgrade::None;
         self.bridge = Kind::No;
         self.keep_alive = false;
-        self.is_connection = false;
+        (self.is_connection, self.is_fill, self.cache_use) = (false, false, None);
         self.conceal_reason = false;
         self.route = None;
         self.service = None;

@@ -1,6 +1,7 @@
 //! What the filters of a route make of one exchange.
 
 use crate::relay::SharedTap;
+use crate::state::forwarded::Forwarded;
 use crate::state::spools::Spooled;
 use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, TargetEdit};
 use thalweg_http::FieldSet;
@@ -35,6 +36,8 @@ pub(crate) struct Filtering {
     pub(crate) at: usize,
     /// Filters from this one on were not reached by the request; `None`: all were, or none should have been.
     pub(crate) below: Option<usize>,
+    /// What its response changes in the cache of the route, where the request goes to the service.
+    pub(crate) forwarded: Option<Box<Forwarded>>,
     /// The client gets this in place of the endpoint's response.
     pub(crate) replaced: Option<Box<Reply>>,
     /// The head of the final response as it was written, where somebody watches (`records/tap.rs`).
@@ -53,7 +56,7 @@ impl Filtering {
         self.tap = None;
         self.spooled = None;
         (self.at, self.below) = (0, None);
-        self.replaced = None;
+        (self.forwarded, self.replaced) = (None, None);
         self.sent_head = None;
     }
 

@@ -196,6 +196,8 @@ pub(crate) struct LocalPlan {
     routes: Vec<OnceCell<Rc<LocalRoute>>>,
     /// Of requests that filters send by themselves, by the service's name; likewise.
     calls: RefCell<HashMap<Arc<str>, Rc<LocalRoute>>>,
+    /// Of requests that fetch for the cache, by the name of the route that they are for; likewise.
+    fills: RefCell<HashMap<Arc<str>, Rc<LocalRoute>>>,
     pub(crate) head_limits: HeadLimits,
 }
 
@@ -229,6 +231,7 @@ impl LocalPlan {
             services: RefCell::new(services.collect()),
             routes: current.routes.iter().map(|_| OnceCell::new()).collect(),
             calls: RefCell::default(),
+            fills: RefCell::default(),
             head_limits: plan.head_limits(),
             plan,
             current,
@@ -260,6 +263,24 @@ impl LocalPlan {
         let mut calls = self.calls.borrow_mut();
         let local = calls.entry(service.clone()).or_insert_with(|| Rc::new(LocalRoute::new(shared, meters)));
         Some((local.clone(), ServiceId(position as u32)))
+    }
+
+    /// The route as requests see it that fetch responses of it for the cache: what it allows and bounds, with meters of
+    /// their own.
+    pub(crate) fn fills(
+        &self,
+        route: &LocalRoute,
+        meters: impl FnOnce(&str) -> Arc<RouteMeters>,
+    ) -> Rc<LocalRoute> {
+        let mut fills = self.fills.borrow_mut();
+        let known = fills.get(&route.route().name).filter(|known| Arc::ptr_eq(&known.shared, &route.shared));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let own = |name: &str| meters(&format!("cache of {name}"));
+        let local = Rc::new(LocalRoute::new(&route.shared, own));
+        fills.insert(route.route().name.clone(), local.clone());
+        local
     }
 
     /// A service by its name.
@@ -374,6 +395,7 @@ mod tests {
             let services: Vec<_> = services.iter().map(|(name, weights)| service(name, weights)).collect();
             let endpoint_sets = self.endpoint_sets.update(&services, &Names::new());
             let plan = Plan {
+                cache: crate::plan::CachePlan::default(),
                 requests: crate::plan::RequestsPolicy::default(),
                 tracing: None,
                 error_details: true,

@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) bans: mpsc::Sender<Banned>,
     /// Exchanges of which traces tell.
     pub(crate) spans: mpsc::Sender<Box<ExchangeSpan>>,
+    /// What is stored of responses.
+    pub(crate) cache: thalweg_store::Store,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.

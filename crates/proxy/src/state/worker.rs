@@ -31,6 +31,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use thalweg_cache::{Key, UnixMillis};
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_core::{Fault, FaultKind, Notice, RequestId};
 use thalweg_filter::DecoderMemory;
@@ -80,6 +81,8 @@ pub(crate) struct Worker {
     pub(crate) tasks: TaskPool<Client>,
     /// Requests that the proxy makes by itself.
     pub(crate) subrequests: Rc<Subrequests>,
+    /// The key of the request that asks the cache: a buffer.
+    pub(crate) cache_key: Cell<Key>,
     pub(crate) random: RefCell<fastrand::Rng>,
     /// Labels that were refused, by client.
     pub(crate) guesses: RefusedLabels,
@@ -142,6 +145,7 @@ impl Worker {
             subrequests: Rc::default(),
             random: RefCell::new(fastrand::Rng::new()),
             guesses: RefusedLabels::default(),
+            cache_key: Cell::default(),
             unix_ms: Cell::new(0),
             unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
@@ -195,6 +199,11 @@ impl Worker {
     }
 
     /// Seconds since the Unix epoch, at the last turn.
+    pub(crate) fn unix(&self) -> UnixMillis {
+        UnixMillis(self.unix_ms.get())
+    }
+
+    /// The same in seconds.
     pub(crate) fn unix_seconds(&self) -> u64 {
         self.unix_ms.get() / 1000
     }

@@ -5,6 +5,7 @@
 
 use crate::budget::Budget;
 use crate::plan::{Banned, Listener, Plan, ServiceId};
+use crate::purge::Purge;
 use crate::records::{FoundRecords, QueryRequest, RecordQuery, TAPS, Tap, TapQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
@@ -27,9 +28,10 @@ use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::trace::ExchangeSpan;
-use thalweg_observe::{LogWriter, Registry};
+use thalweg_observe::{CacheStanding, LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
+use thalweg_store::{Limits, Store};
 use thalweg_upstream::{
     AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
 };
@@ -90,6 +92,8 @@ impl WorkerPool {
         let (registry, concurrency_limits, endpoint_sets) =
             (options.registry, LimitRegistry::default(), EndpointSets::new(budget.workers, options.bell));
         let (plan, names) = (Arc::new(plan), options.names);
+        let cache = Store::new(Limits::of(plan.cache.bytes(budget.memory)))
+            .map_err(|error| thread_error(io::Error::other(error)))?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
             OpenListener { state, sockets }
@@ -101,6 +105,7 @@ impl WorkerPool {
         let (workers, retired) = (budget.workers, RetiredConfigs::default());
         retired.add(&current);
         let shared = Arc::new(Shared {
+            cache,
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,
@@ -129,6 +134,18 @@ impl WorkerPool {
         let worker_pool = Self { shared, threads: Mutex::new(threads) };
         worker_pool.measure();
         Ok(worker_pool)
+    }
+
+    /// What is stored of responses.
+    pub fn cache(&self) -> &Store {
+        &self.shared.cache
+    }
+
+    /// What does a purge and says how many objects it was. It looks at everything that is stored: to be called on a
+    /// thread that may take its time. The form of keys is that of the plan in force now.
+    pub fn purge(&self, purge: Purge) -> impl FnOnce() -> u64 + Send + use<> {
+        let (plan, store) = (self.plan(), self.shared.cache.clone());
+        move || purge.run(&plan, &store)
     }
 
     /// The listeners with their real addresses.
@@ -181,6 +198,28 @@ impl WorkerPool {
             })
         });
         registry.set_endpoint_limits(limits);
+        let has_cache = self.plan().has_cache() || self.shared.cache.counts().objects > 0;
+        registry.set_cache(has_cache.then(|| self.cache_standing()));
+    }
+
+    /// What the cache has and did.
+    pub fn cache_standing(&self) -> CacheStanding {
+        let (counts, limits) = (self.shared.cache.counts(), self.shared.cache.limits());
+        CacheStanding {
+            bytes: counts.bytes,
+            limit_bytes: limits.bytes,
+            objects: counts.objects,
+            filling: counts.filling,
+            fill_bytes: counts.fill_bytes,
+            fills: counts.fills,
+            broken: counts.broken,
+            stored: counts.stored,
+            rejected: counts.rejected,
+            passed: counts.passed,
+            evictions: counts.evictions,
+            removed: counts.removed,
+            made_stale: counts.made_stale,
+        }
     }
 
     /// Moves the limits that follow the latency of their endpoints. To be called once a second.

@@ -40,11 +40,14 @@ fn all_that_is_given_must_fit() {
     let path = Some(PathIs::Prefix(b"/p/1"));
     assert_eq!(purge(Select { host: Some(b"a.com"), path, ..Select::default() }).0, 111);
     assert_eq!(purge(Select { path, scheme: Some(b"http"), ..Select::default() }).0, 0);
-    assert_eq!(purge(Select { path, port: Some(443), space: Some(b""), ..Select::default() }).0, 222);
+    assert_eq!(purge(Select { path, port: Some(443), spaces: &[b""], ..Select::default() }).0, 222);
     assert_eq!(purge(Select { tag: Some(b"N7"), ..Select::default() }).0, 4);
     assert_eq!(purge(Select { tag: Some(b"even0"), path, ..Select::default() }).0, 110);
-    let exactly = |query| Select { path: Some(PathIs::Exactly(b"/q/1", query)), ..Select::default() };
-    assert_eq!((purge(exactly(None)).0, purge(exactly(Some(b"x=1"))).0), (0, 2));
+    let exactly =
+        |queries| purge(Select { path: Some(PathIs::Exactly(b"/q/1", queries)), ..Select::default() }).0;
+    assert_eq!((exactly(&[None]), exactly(&[Some(b"x=1")]), exactly(&[None, Some(b"x=1")])), (0, 2, 2));
+    assert_eq!(purge(Select { spaces: &[b"other", b""], ..Select::default() }).0, 1200);
+    assert_eq!(purge(Select { spaces: &[b"other"], ..Select::default() }).0, 0);
     assert_eq!(purge(Select { path: Some(PathIs::Path(b"/q/1")), ..Select::default() }).0, 2);
 }
 

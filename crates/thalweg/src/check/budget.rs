@@ -13,7 +13,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
 
 fn judge(subject: &Subject<'_>, allowance: Allowance) -> Vec<SpecError> {
     let (plan, places) = (&subject.loaded.plan, subject.places);
-    let budget = |allowance| Budget::new(&plan.limits, plan.listeners.len(), allowance);
+    let budget = |allowance| Budget::of(plan, allowance);
     let mut found = Vec::new();
     if let Some(wanted) = plan.limits.max_connections {
         let possible = budget(allowance).connections;

@@ -22,6 +22,7 @@ mod maintenance;
 mod output;
 mod plan;
 mod problem;
+mod purge;
 mod record;
 mod reload;
 mod replay;
@@ -89,6 +90,8 @@ enum Verb {
     Block(block::BlockArgs),
     /// Take an address or a network out of a list again
     Unblock(block::UnblockArgs),
+    /// Take stored responses of the cache away, or make them stale: by URL, prefix, host or tag
+    Purge(purge::PurgeArgs),
     /// Have the running proxy finish what it does and end
     Stop(stop::StopArgs),
     /// Print a host name that leads to a destination: its first label says, sealed, where to
@@ -136,6 +139,7 @@ impl Cli {
             Verb::Maintenance(args) => maintenance::maintenance(&args),
             Verb::Block(args) => block::block(&args),
             Verb::Unblock(args) => block::unblock(&args),
+            Verb::Purge(args) => purge::purge(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),

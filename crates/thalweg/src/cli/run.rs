@@ -63,7 +63,7 @@ pub(crate) fn run_loaded(loaded: Loaded, options: RunOptions) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         match start(loaded, options).await {
             Ok((control, admin)) => {
                 let code = control.run().await;
@@ -75,5 +75,8 @@ pub(crate) fn run_loaded(loaded: Loaded, options: RunOptions) -> ExitCode {
                 ExitCode::FAILURE
             }
         }
-    })
+    });
+    // The end does not wait for a merge of documents or a file that is read.
+    runtime.shutdown_background();
+    code
 }

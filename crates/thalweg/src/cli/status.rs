@@ -17,7 +17,7 @@ use thalweg_core::units::duration_text;
                         burns, or when nobody answers."
 )]
 pub(crate) struct StatusArgs {
-    /// Print `{ "well": …, "status": …, "services": […] }`
+    /// Print `{ "well": …, "status": …, "services": […], "cache": … }`
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -32,11 +32,16 @@ pub(crate) fn status(args: &StatusArgs) -> ExitCode {
             Err(code) => return code,
         };
     let services = services["services"].as_array().cloned().unwrap_or_default();
+    let cache = match ask("/api/v1/cache") {
+        Ok(cache) => cache,
+        Err(code) => return code,
+    };
     let well = is_well(&status, &services);
     if args.json {
-        say(format_args!("{:#}", json!({ "well": well, "status": status, "services": services })));
+        let all = json!({ "well": well, "status": status, "services": services, "cache": cache });
+        say(format_args!("{all:#}"));
     } else {
-        say(page(&status, &services).trim_end());
+        say(page(&status, &services, &cache).trim_end());
     }
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -48,7 +53,7 @@ fn is_well(status: &Value, services: &[Value]) -> bool {
         && status["slos_burning"].as_array().is_none_or(Vec::is_empty)
 }
 
-fn page(status: &Value, services: &[Value]) -> String {
+fn page(status: &Value, services: &[Value], cache: &Value) -> String {
     let uptime = Duration::from_secs(status["uptime_seconds"].as_u64().unwrap_or(0));
     let mut page = format!(
         "thalweg {}, pid {}, up {}: {}, {} in flight, {} of {} connections\n",
@@ -60,6 +65,7 @@ fn page(status: &Value, services: &[Value]) -> String {
         plain(&status["connections"]["active"]),
         plain(&status["connections"]["max"]),
     );
+    page.push_str(&cache_line(cache));
     for slo in status["slos_burning"].as_array().into_iter().flatten() {
         let _ = writeln!(page, "objective {}: its budget is used up too fast", plain(slo));
     }
@@ -70,6 +76,41 @@ fn page(status: &Value, services: &[Value]) -> String {
         page.push_str(&table(service["endpoints"].as_array().map(Vec::as_slice).unwrap_or_default()));
     }
     page
+}
+
+/// What the cache has, and the share of requests that it answered; empty while no route caches.
+fn cache_line(cache: &Value) -> String {
+    if cache["in_use"] != true {
+        return String::new();
+    }
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let (mut served, mut all) = (0, 0);
+    for route in cache["routes"].as_array().into_iter().flatten() {
+        let of = |names: &[&str]| names.iter().map(|name| number(&route[*name])).sum::<u64>();
+        let answered = of(&["hit", "stale", "revalidated", "collapsed"]);
+        served += answered;
+        all += answered + of(&["miss", "pass"]);
+    }
+    let hits = match (served * 100).checked_div(all) {
+        Some(percent) => format!(", {percent}% of {all} requests answered"),
+        None => String::new(),
+    };
+    let problem = cache["channel"]["problem"].as_str().map(|_| plain(&cache["channel"]["problem"]));
+    let problem = problem.map(|why| format!("; replicas are not told of purges: {why}")).unwrap_or_default();
+    format!(
+        "cache: {} objects, {} of {}{hits}{problem}\n",
+        number(&cache["objects"]),
+        rounded(number(&cache["bytes"])),
+        rounded(number(&cache["limit_bytes"])),
+    )
+}
+
+/// A size to the unit.
+fn rounded(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        _ => format!("{} MiB", bytes >> 20),
+    }
 }
 
 /// The endpoints of a service, a line each below a line of headings.
@@ -135,8 +176,24 @@ mod tests {
             written in thalweg.yaml:7\n  \
             http://10.0.0.2:9001  unhealthy      10          0  connection\u{fffd}[31m refused, since T\n  \
             http://b              draining        1          0  since T\n";
-        assert_eq!(page(&status, &[service("degraded", endpoints)]), text);
-        assert!(page(&status, &[service("down", json!([]))]).ends_with("queued\n  no endpoints\n"));
+        assert_eq!(page(&status, &[service("degraded", endpoints)], &json!({ "in_use": false })), text);
+        let down = page(&status, &[service("down", json!([]))], &json!({}));
+        assert!(down.ends_with("queued\n  no endpoints\n"));
+    }
+
+    #[test]
+    fn the_cache_has_a_line_once_a_route_caches() {
+        let routes =
+            json!([{ "hit": 7, "stale": 1, "revalidated": 1, "collapsed": 0, "miss": 2, "pass": 1 }]);
+        let mut cache = json!({
+            "in_use": true, "objects": 3, "bytes": 4096, "limit_bytes": 8 << 20, "routes": routes,
+        });
+        assert_eq!(cache_line(&cache), "cache: 3 objects, 4 KiB of 8 MiB, 75% of 12 requests answered\n");
+        cache["routes"] = json!([]);
+        cache["channel"] = json!({ "problem": "connection refused" });
+        let line = "cache: 3 objects, 4 KiB of 8 MiB; replicas are not told of purges: connection refused\n";
+        assert_eq!(cache_line(&cache), line);
+        assert_eq!(cache_line(&json!({ "in_use": false })), "");
     }
 
     #[test]

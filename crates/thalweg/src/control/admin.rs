@@ -3,8 +3,10 @@
 use super::access::AccessLists;
 use super::acme::Acme;
 use super::api_keys::ApiKeyStore;
+use super::cache::Purges;
 use super::certificate_source::Source;
 use super::origin::Origin;
+use super::purge_channel::Channel;
 use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
 use super::series::TimeSeries;
@@ -18,12 +20,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::control::{Limits, Usage};
 use thalweg_admin::{
-    AddressChanged, AddressList, AddressListContents, AdminTls, ApiKeyControl, CanaryChanged, CanaryOrder,
-    CanaryStatus, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome, ConnectionStatus,
-    Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus, MaintenanceChanged,
-    NewAddress, NewEndpoint, NewLabel, OpenTap, Recalling, Refusal, ReloadOptions, ReplaceOptions,
-    RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel, SeriesDocument, SeriesFilter,
-    Services, ServicesSummary, Slos, SourceStatuses, State, Status, TapOptions, Tokens, WeightsReset,
+    AddressChanged, AddressList, AddressListContents, AdminTls, ApiKeyControl, CacheStatus, CanaryChanged,
+    CanaryOrder, CanaryStatus, CertificateStatus, Changed, ConfigDocument, ConfigOrigin, ConfigOutcome,
+    ConnectionStatus, Control, DescriptorStatus, EndpointChange, Events, Expected, History, ListenerStatus,
+    MaintenanceChanged, NewAddress, NewEndpoint, NewLabel, OpenTap, Purging, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel,
+    SeriesDocument, SeriesFilter, Services, ServicesSummary, Slos, SourceStatuses, State, Status, TapOptions,
+    Tokens, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, EventKind, Notice};
@@ -33,7 +36,7 @@ use thalweg_observe::WebhookPolicy;
 use thalweg_observe::exposition::Form;
 use thalweg_observe::{Registry, Series};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
-use thalweg_proxy::{Plan, StartError, WorkerPool};
+use thalweg_proxy::{Plan, Purge, StartError, WorkerPool};
 use thalweg_upstream::EndpointSet;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -74,6 +77,9 @@ pub(crate) struct Shared {
     certificate_problems: Mutex<HashMap<Source, String>>,
     watcher: Mutex<Watcher>,
     acme: Acme,
+    pub(super) purges: Purges,
+    /// No other lock is taken while it is held.
+    purge_channel: Mutex<Option<Arc<Channel>>>,
     /// Something has changed that the control thread acts on. The bell of all standings too.
     changed: Arc<Notify>,
 }
@@ -126,6 +132,8 @@ impl Shared {
             certificate_problems: Mutex::default(),
             watcher: Mutex::default(),
             acme,
+            purges: Purges::default(),
+            purge_channel: Mutex::default(),
             changed,
         }
     }
@@ -199,6 +207,21 @@ impl Shared {
     /// The webhooks of the configuration in force.
     pub(crate) fn webhooks(&self) -> Vec<WebhookPolicy> {
         self.origin().settings.webhooks.clone()
+    }
+
+    /// How other replicas are told of purges; `None`: they are not.
+    pub(super) fn purge_channel(&self) -> Option<Arc<Channel>> {
+        lock(&self.purge_channel).clone()
+    }
+
+    /// Others are told so from now on.
+    pub(super) fn set_purge_channel(&self, channel: Option<Arc<Channel>>) {
+        *lock(&self.purge_channel) = channel;
+    }
+
+    /// The events of this process.
+    pub(super) fn all_events(&self) -> &Events {
+        &self.events
     }
 
     /// Tells an event to all who want to hear of it.
@@ -447,6 +470,14 @@ impl Control for Shared {
 
     fn remove_address(&self, list: &str, network: &str) -> Result<AddressChanged, Refusal> {
         self.take_out_of_list(list, network)
+    }
+
+    fn cache(&self) -> CacheStatus {
+        self.cache_status()
+    }
+
+    fn purge(&self, purge: Purge) -> Purging {
+        self.begin_purge(purge)
     }
 
     fn canary(&self, route: &str) -> Result<CanaryStatus, Refusal> {

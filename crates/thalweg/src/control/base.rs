@@ -2,15 +2,20 @@
 
 use super::discovered::{FoundSets, endpoints_of};
 use super::overlay::secure;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::Arc;
 use thalweg_config::Provenance;
+use thalweg_config::own_addresses::is_own_address;
+use thalweg_config::protections::Apart;
 use thalweg_config::settings::Discover;
 use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Traffic;
-use thalweg_upstream::{Endpoint, Service};
+use thalweg_upstream::{Address, Endpoint, Service};
+
+/// Why an endpoint that is the process itself is not used.
+const OWN: &str = "it is the admin API or the metrics";
 
 /// The plan as the configuration says, with what sources have found, and what is asked of it at each change of
 /// endpoints.
@@ -23,6 +28,10 @@ pub(crate) struct Base {
     found: FoundSets,
     /// What cannot be used of what was found last, by the positions of services.
     flaws: BTreeMap<usize, String>,
+    /// What documents in the plan may not lead to.
+    apart: Apart,
+    /// A service of a document writes an endpoint that it may not have.
+    has_crossed: bool,
     /// Where the configuration is written.
     pub(crate) provenance: Arc<Provenance>,
 }
@@ -49,6 +58,15 @@ impl Deref for Base {
 impl Base {
     /// A plan that takes over, with the sources of its services; what is known of them goes on.
     pub(crate) fn new(plan: Plan, discover: &BTreeMap<Arc<str>, Discover>, found: &FoundSets) -> Self {
+        Self::with_documents(plan, (discover, found), Apart::default())
+    }
+
+    /// [`Self::new`] with documents, whose services do not have what stands behind a protection of the file.
+    pub(crate) fn with_documents(
+        plan: Plan,
+        (discover, found): (&BTreeMap<Arc<str>, Discover>, &FoundSets),
+        apart: Apart,
+    ) -> Self {
         let positions = plan.services.iter().enumerate();
         let discover: BTreeMap<_, _> =
             positions.filter_map(|(at, service)| Some((at, discover.get(&service.name)?.clone()))).collect();
@@ -58,10 +76,16 @@ impl Base {
             found: found.of(discover.values()),
             discover,
             flaws: BTreeMap::new(),
+            apart,
+            has_crossed: false,
             provenance: Arc::default(),
         };
         let all: Vec<usize> = base.discover.keys().copied().collect();
         all.into_iter().for_each(|at| drop(base.fill(at)));
+        // Again, now that it is known what those have that they are kept from.
+        let open: Vec<usize> = base.apart.open().collect();
+        open.iter().for_each(|at| drop(base.fill(*at)));
+        base.look_for_crossed(&open);
         base
     }
 
@@ -78,13 +102,31 @@ impl Base {
 
     /// The same sources, below another plan with the same services.
     pub(crate) fn with_plan(&self, plan: Plan) -> Self {
-        let (discover, found, flaws) = (self.discover.clone(), self.found.clone(), self.flaws.clone());
-        Self { traffic: plan.traffic(), plan, discover, found, flaws, provenance: self.provenance.clone() }
+        Self {
+            traffic: plan.traffic(),
+            plan,
+            discover: self.discover.clone(),
+            found: self.found.clone(),
+            flaws: self.flaws.clone(),
+            apart: self.apart.clone(),
+            has_crossed: self.has_crossed,
+            provenance: self.provenance.clone(),
+        }
     }
 
     /// What sources have found.
     pub(crate) fn found(&self) -> &FoundSets {
         &self.found
+    }
+
+    /// What documents in the plan may not lead to.
+    pub(crate) fn apart(&self) -> &Apart {
+        &self.apart
+    }
+
+    /// Whether a document has turned out to lead past a protection of the file. Says it once.
+    pub(crate) fn take_crossed(&mut self) -> bool {
+        std::mem::take(&mut self.has_crossed)
     }
 
     /// The sources of its services, and which services these are.
@@ -136,7 +178,10 @@ impl Base {
         };
         self.found.put(&*discover.source, found);
         let mut taken = TakenSet::default();
-        for at in positions {
+        // Those of documents after those that they are kept from, whichever source these have.
+        let beside = self.apart.open_beside(&positions);
+        let own = positions.iter().filter(|at| !beside.contains(at));
+        for at in own.chain(&beside).copied() {
             let flaw = self.fill(at);
             let Some(service) = self.plan.services.get(at) else { continue };
             match &flaw {
@@ -148,9 +193,31 @@ impl Base {
                 None => drop(self.flaws.remove(&at)),
             }
             taken.services.push(service.name.clone());
-            taken.flaw = flaw.or(taken.flaw);
+            taken.flaw = flaw.filter(|_| positions.contains(&at)).or(taken.flaw);
         }
+        self.look_for_crossed(&beside);
         taken
+    }
+
+    /// Notes whether one of these services of documents writes an endpoint that it may not have: a merge takes it out.
+    fn look_for_crossed(&mut self, open: &[usize]) {
+        self.has_crossed |= open.iter().any(|at| {
+            let kept = self.kept_from(*at);
+            self.written(*at).iter().any(|endpoint| kept.contains_key(&endpoint.address))
+        });
+    }
+
+    /// The addresses that a service of documents may not have, and why.
+    fn kept_from(&self, at: usize) -> HashMap<Address, String> {
+        let services = self.apart.kept_from(at).filter_map(|(guarded, why)| {
+            let service = self.plan.services.get(guarded).filter(|_| guarded != at)?;
+            Some((service, why))
+        });
+        let each = services.flat_map(|(service, why)| {
+            let why = format!("{why}, which every way to the service `{}` has", service.name);
+            service.endpoints.iter().map(move |endpoint| (endpoint.address.clone(), why.clone()))
+        });
+        each.collect()
     }
 
     /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.
@@ -158,7 +225,21 @@ impl Base {
         let (discover, service) = (self.discover.get(&at)?, self.plan.services.get(at)?);
         let found = self.found.get(&*discover.source);
         let traffic = self.traffic.get(at).copied().unwrap_or_default();
-        let (endpoints, mut flaw) = endpoints_of(service, discover, traffic, found);
+        let (mut endpoints, mut flaw) = endpoints_of(service, discover, traffic, found);
+        let (written, kept) = (discover.written.len(), self.kept_from(at));
+        let mut place = 0;
+        endpoints.retain(|endpoint| {
+            place += 1;
+            let why = match kept.get(&endpoint.address) {
+                Some(why) => Some(&**why),
+                None => is_own_address(&self.plan, &endpoint.address).then_some(OWN),
+            };
+            let why = why.filter(|_| place > written);
+            if let Some(why) = why {
+                flaw = Some(format!("`{}` is left out: {why}", endpoint.url));
+            }
+            why.is_none()
+        });
         let mut service = Service { endpoints, ..Service::clone(service) };
         if let Some(endpoint) = service.endpoints.iter().find(|endpoint| endpoint.is_secure()).cloned()
             && let Err(error) = secure(&mut service, &endpoint)
@@ -170,3 +251,6 @@ impl Base {
         flaw
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 use super::admin::Shared;
 use super::base::Base;
 use super::config_events::{add_note, event, in_a_sentence, in_short, said};
+use super::discovered::FoundSets;
 use super::history::Cause;
 use super::maintenance;
 use super::origin::{Candidate, Origin, write_whole};
@@ -12,7 +13,6 @@ use super::reload_result::TOLD;
 use super::start_error::explain;
 use crate::cli::show;
 use crate::operator_log::{block, info, warn};
-use std::fs;
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
@@ -55,7 +55,8 @@ impl Shared {
     ) -> Result<ConfigOutcome, Refused> {
         let mut origin = self.origin();
         let cause = Cause { origin: why, by, ephemeral: false };
-        let done = read(&origin).and_then(|candidate| self.adopt(&mut origin, candidate, cause, watch));
+        let done = read(&origin, &self.found())
+            .and_then(|candidate| self.adopt(&mut origin, candidate, cause, watch));
         if let Err(refused) = &done {
             self.tell_refused(&match refused {
                 Refused::Mistakes(_) => "the configuration has mistakes".to_owned(),
@@ -68,7 +69,7 @@ impl Shared {
     /// What reading the file again would change.
     pub(super) fn preview(&self) -> Result<ConfigOutcome, Refused> {
         let origin = self.origin();
-        let candidate = read(&origin)?;
+        let candidate = read(&origin, &self.found())?;
         Ok(self.outcome(&origin, &self.runtime(), &candidate))
     }
 
@@ -88,12 +89,12 @@ impl Shared {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
             watch = None;
         }
-        let Candidate { plan, settings, warnings, text, inputs, provenance, documents } = candidate;
+        let Candidate { plan, settings, warnings, text, inputs, provenance, documents, apart } = candidate;
         // Authors of documents are told elsewhere.
         if cause.origin != ConfigOrigin::Source {
             show(&warnings, false);
         }
-        let mut base = Base::new(plan, &settings.discover, runtime.base.found());
+        let mut base = Base::with_documents(plan, (&settings.discover, runtime.base.found()), apart);
         base.provenance = provenance.clone();
         let before = std::mem::replace(&mut runtime.base, base);
         if let Err(error) = self.set_plan(runtime.plan()) {
@@ -114,6 +115,7 @@ impl Shared {
             inputs: origin.inputs.clone(),
             provenance: origin.provenance.clone(),
             documents: origin.documents.running(),
+            apart: before.apart().clone(),
         });
         // Tokens, objectives and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
@@ -239,7 +241,7 @@ impl Shared {
             check_trust((&name, &on_disk), &restored)?;
         }
         let loaded = check_text(&name, &restored, &environment).map_err(mistakes)?;
-        let candidate = origin.candidate(loaded, restored);
+        let candidate = origin.candidate(loaded, restored, &self.found());
         if !(options.dry_run && options.by.via == Via::Socket) {
             self.check_protections(origin, &on_disk, &candidate.plan)?;
         }
@@ -324,7 +326,7 @@ impl Shared {
         }
         let environment = |name: &str| std::env::var(name).ok();
         let loaded = check_text(&name, &text, &environment).map_err(mistakes)?;
-        let candidate = origin.candidate(loaded, text);
+        let candidate = origin.candidate(loaded, text, &self.found());
         if by.via != Via::Socket {
             self.check_protections(origin, &origin.on_disk(), &candidate.plan)?;
         }
@@ -373,13 +375,13 @@ impl Shared {
 }
 
 /// The file as it would run.
-fn read(origin: &Origin) -> Result<Candidate, Refused> {
+fn read(origin: &Origin, found: &FoundSets) -> Result<Candidate, Refused> {
     let Some(file) = &origin.file else {
         return Err(Refused::Cannot("there is no configuration file to reload".into()));
     };
-    let text = fs::read_to_string(file).unwrap_or_default();
     let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
-    Ok(origin.candidate(loaded, text))
+    let text = loaded.text.0.clone();
+    Ok(origin.candidate(loaded, text, found))
 }
 
 /// Refuses a text with what only the file on disk may introduce.

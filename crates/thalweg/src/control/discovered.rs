@@ -117,6 +117,11 @@ pub(crate) fn endpoints_of(
 }
 
 impl Shared {
+    /// What sources have found until now.
+    pub(super) fn found(&self) -> FoundSets {
+        self.runtime().base.found().clone()
+    }
+
     /// A source has found these endpoints. What the admin API has changed is laid over them.
     pub(super) fn take_found(&self, source: &Arc<str>, found: Arc<[Found]>) {
         let mut runtime = self.runtime();

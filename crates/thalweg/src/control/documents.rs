@@ -11,16 +11,17 @@ use super::origin::{Candidate, Origin};
 use crate::operator_log::{info, warn};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, MutexGuard};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{Author, ConfigOrigin, SourceStatus};
-use thalweg_config::protections::lost;
-use thalweg_config::settings::{Discover, RouteSource};
-use thalweg_config::{Loaded, Merged, Offer, check_text, with_documents};
+use thalweg_config::settings::{RouteSource, Settings};
+use thalweg_config::{Inputs, Loaded, Merged, Offer, RefusedDocument, check_text, with_documents};
 use thalweg_core::{Event, EventKind};
 use thalweg_discovery::Document;
 use thalweg_observe::SourceStanding;
 use thalweg_proxy::Plan;
 
+/// For how long a version that made something else fail is not tried again, unless the file is read again.
+const REFUSED_TIME: Duration = Duration::from_secs(30);
 /// Flaws of one source that are told of.
 const TOLD: usize = 20;
 
@@ -32,6 +33,14 @@ struct Told {
     good: Arc<[Document]>,
     /// Why the rest does not run: at most [`TOLD`] sentences, and how many more there are.
     flaws: Vec<String>,
+    /// Versions that are not tried again before their time.
+    refused: Vec<(RefusedDocument, Instant)>,
+}
+
+impl Told {
+    fn new(newest: Arc<[Document]>, good: Arc<[Document]>) -> Self {
+        Self { newest, good, flaws: Vec::new(), refused: Vec::new() }
+    }
 }
 
 /// The documents of all sources, by the words of these: a source whose token or times have changed goes on with what is
@@ -41,6 +50,8 @@ pub(crate) struct Documents {
     told: HashMap<String, Told>,
     /// How often others began to run.
     changes: u64,
+    /// How often a configuration took over, with others or the same.
+    takes: u64,
     /// Older ones than the newest were brought back with an older configuration.
     are_behind: bool,
     /// Why none take over; `None`: nothing keeps them.
@@ -50,12 +61,14 @@ pub(crate) struct Documents {
 /// What of the documents a configuration runs with, by the words of their sources.
 pub(crate) type Accepted = Vec<(String, Arc<[Document]>, Vec<String>)>;
 
+/// What is not tried before its time, by the words of sources.
+type SetAside = Vec<(String, Vec<(RefusedDocument, Instant)>)>;
+
 impl Documents {
     /// What was kept before a restart runs until sources tell of something else.
     pub(crate) fn kept(findings: &Findings) -> Self {
         let told = |(words, kept): (&String, &KeptSet<[Document]>)| {
-            let told = Told { newest: kept.set.clone(), good: kept.set.clone(), flaws: Vec::new() };
-            (words.clone(), told)
+            (words.clone(), Told::new(kept.set.clone(), kept.set.clone()))
         };
         Self { told: findings.documents.iter().map(told).collect(), ..Self::default() }
     }
@@ -64,10 +77,7 @@ impl Documents {
     pub(crate) fn put(&mut self, words: &str, documents: Arc<[Document]>) {
         match self.told.get_mut(words) {
             Some(told) => told.newest = documents,
-            None => {
-                let told = Told { newest: documents, good: Arc::default(), flaws: Vec::new() };
-                self.told.insert(words.to_owned(), told);
-            }
+            None => drop(self.told.insert(words.to_owned(), Told::new(documents, Arc::default()))),
         }
     }
 
@@ -75,16 +85,18 @@ impl Documents {
     pub(super) fn take(&mut self, accepted: Accepted) {
         self.told.retain(|words, _| accepted.iter().any(|(known, ..)| known == words));
         self.waits = None;
+        self.takes += 1;
         for (words, good, flaws) in accepted {
             match self.told.get_mut(&words) {
                 Some(told) => {
                     self.changes += u64::from(told.good != good);
                     (told.good, told.flaws) = (good, flaws);
+                    told.refused.clear();
                 }
                 // Of a source that comes back with an older configuration: they are all that is known until it tells.
                 None if !good.is_empty() => {
                     self.changes += 1;
-                    self.told.insert(words, Told { newest: good.clone(), good, flaws });
+                    self.told.insert(words, Told { flaws, ..Told::new(good.clone(), good) });
                 }
                 None => {}
             }
@@ -113,6 +125,20 @@ impl Documents {
         is_new
     }
 
+    /// These are not tried again before their time.
+    fn set_aside(&mut self, refused: SetAside) {
+        for (words, refused) in refused {
+            if let Some(told) = self.told.get_mut(&words) {
+                told.refused = refused;
+            }
+        }
+    }
+
+    /// When something that was refused is to be tried again.
+    fn next_trial(&self) -> Option<Instant> {
+        self.told.values().flat_map(|told| &told.refused).map(|(_, until)| *until).min()
+    }
+
     /// Why documents of this source do not run, for people.
     fn left_out(&self, words: &str) -> Vec<String> {
         let waits = self.waits.iter().map(|why| format!("documents of sources wait: {why}"));
@@ -138,27 +164,61 @@ impl Documents {
         })
     }
 
-    /// A configuration that is valid by itself, with all that its sources have told and that fits.
-    pub(crate) fn merge(&self, alone: Loaded, (name, text): (&str, &str)) -> (Loaded, Accepted) {
+    /// A configuration that is valid by itself, with all that its sources have told and that fits. Nothing in it leads
+    /// past a protection of the file, to what is written or was found. All are tried.
+    pub(crate) fn merge(&self, alone: Loaded, file: (&str, &str), found: &FoundSets) -> (Loaded, Accepted) {
+        let (loaded, accepted, _) = self.merge_at(alone, file, (found, None));
+        (loaded, accepted)
+    }
+
+    /// [`Self::merge`] without what was refused a short while before `now`. Tells what is not to be tried for a while.
+    fn merge_at(
+        &self,
+        alone: Loaded,
+        (name, text): (&str, &str),
+        (found, now): (&FoundSets, Option<Instant>),
+    ) -> (Loaded, Accepted, SetAside) {
         let sources: Vec<RouteSource> = alone.settings.route_sources.clone();
-        let offer = |source: &RouteSource| {
-            let told = self.told.get(&source.words);
-            Offer {
+        let untried = |told: &Told| -> Vec<(RefusedDocument, Instant)> {
+            let all = told.refused.iter().filter(|(_, until)| now.is_some_and(|now| now < *until));
+            all.cloned().collect()
+        };
+        let offer = |source: &RouteSource| match self.told.get(&source.words) {
+            Some(told) => Offer {
                 source: source.words.clone(),
-                documents: told.map(|told| told.newest.clone()).unwrap_or_default(),
-                good: told.map(|told| told.good.clone()).unwrap_or_default(),
-            }
+                documents: told.newest.clone(),
+                good: told.good.clone(),
+                refused: untried(told).into_iter().map(|(refused, _)| refused).collect(),
+            },
+            None => Offer {
+                source: source.words.clone(),
+                documents: Arc::default(),
+                good: Arc::default(),
+                refused: Arc::default(),
+            },
         };
         let offers: Vec<_> = sources.iter().map(offer).collect();
         let environment = |name: &str| std::env::var(name).ok();
-        let Merged { loaded, accepted, flaws } =
-            with_documents(alone, (name, text.as_bytes()), &environment, &offers);
+        let filled = |loaded: &Loaded| {
+            let Loaded { plan, settings: Settings { discover, .. }, .. } = loaded;
+            (!discover.is_empty()).then(|| Plan::clone(&Base::new(plan.clone(), discover, found)))
+        };
+        let Merged { loaded, accepted, flaws, refused } =
+            with_documents(alone, (name, text.as_bytes()), &environment, (&offers, &filled));
         let of = |at: usize| {
             let own = flaws.iter().filter(|flaw| flaw.source == at);
             in_sentences(own.map(|flaw| format!("{}: {}", flaw.document, flaw.message)))
         };
+        let until = Instant::now() + REFUSED_TIME;
+        let set_aside = sources.iter().zip(refused).map(|(source, new)| {
+            let known = self.told.get(&source.words).map(untried).unwrap_or_default();
+            let new = new.into_iter().map(|refused| (refused, until));
+            (source.words.clone(), known.into_iter().chain(new).collect())
+        });
+        let set_aside = set_aside.collect();
         let sources = sources.into_iter().zip(accepted).enumerate();
-        (loaded, sources.map(|(at, (source, good))| (source.words, good, of(at))).collect())
+        let accepted = sources.map(|(at, (source, good))| (source.words, good, of(at))).collect();
+        (loaded, accepted, set_aside)
     }
 }
 
@@ -177,42 +237,70 @@ pub(crate) fn news(before: &Documents, accepted: &Accepted) -> Vec<String> {
     new.map(|(words, flaw)| format!("{words}: {flaw}")).collect()
 }
 
-/// The file as it was read last, without documents. What only a reload may take over is not: `Err` tells what has
-/// changed. Certificates and other files that are looked at all the time may.
-fn read_again(origin: &Origin) -> Result<Loaded, String> {
-    let environment = |name: &str| std::env::var(name).ok();
-    let name = origin.name();
-    let alone = check_text(&name, &origin.text, &environment).map_err(|report| {
-        let first = report.errors.first();
-        let first = first.map(|error| format!(": {}: {}", report.place(error.span), error.message));
-        format!("{name} cannot be read again as it was{}", first.unwrap_or_default())
-    })?;
-    check_files(origin, &alone).map(|()| alone)
+/// All that a merge is made of, as it was when it began: a merge of many documents takes seconds, and nobody waits for
+/// it.
+pub(super) struct Merge {
+    name: String,
+    text: String,
+    /// The files that the configuration was read from.
+    inputs: Inputs,
+    documents: Documents,
+    found: FoundSets,
 }
 
-fn check_files(origin: &Origin, loaded: &Loaded) -> Result<(), String> {
+/// What has become of a merge.
+pub(super) struct Made {
+    merge: Merge,
+    loaded: Loaded,
+    accepted: Accepted,
+    set_aside: SetAside,
+}
+
+/// What has become of taking over a merge.
+pub(super) enum Taken {
+    /// It runs, or what runs is the same; when something that was left out is to be tried again.
+    Done(Option<Instant>),
+    /// Another configuration has taken over since it began: it is to be made again.
+    Outdated,
+    /// It waits for something, and is to be tried again after a while.
+    Waits,
+}
+
+impl Merge {
+    /// Reads, checks and chooses. Takes no lock, and as long as it takes.
+    ///
+    /// # Errors
+    /// What the documents wait for.
+    pub(super) fn make(self) -> Result<Made, String> {
+        let alone = self.read_again()?;
+        let (file, now) = ((&*self.name, &*self.text), Instant::now());
+        let (loaded, accepted, set_aside) = self.documents.merge_at(alone, file, (&self.found, Some(now)));
+        if !self.documents.are_running(&accepted) {
+            // They have been read once more.
+            check_files(&self.inputs, &loaded)?;
+        }
+        Ok(Made { merge: self, loaded, accepted, set_aside })
+    }
+
+    /// The file as it was read last, without documents. What only a reload may take over is not: `Err` tells what has
+    /// changed. Certificates and other files that are looked at all the time may.
+    fn read_again(&self) -> Result<Loaded, String> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let name = &self.name;
+        let alone = check_text(name, &self.text, &environment).map_err(|report| {
+            let first = report.errors.first();
+            let first = first.map(|error| format!(": {}: {}", report.place(error.span), error.message));
+            format!("{name} cannot be read again as it was{}", first.unwrap_or_default())
+        })?;
+        check_files(&self.inputs, &alone).map(|()| alone)
+    }
+}
+
+fn check_files(inputs: &Inputs, loaded: &Loaded) -> Result<(), String> {
     let admin = loaded.settings.admin.as_ref();
     let refreshed = refreshed_files(&loaded.plan, admin.and_then(|admin| admin.tls.as_ref()));
-    match loaded.inputs.first_difference(&origin.inputs, |path| refreshed.contains(path)) {
+    match loaded.inputs.first_difference(inputs, |path| refreshed.contains(path)) {
         Some(file) => Err(format!("{} has changed since it was read; reload it first", file.display())),
-        None => Ok(()),
-    }
-}
-
-/// Refuses documents that lead past a protection of the file to what its sources have found: such endpoints are not
-/// known where documents are read.
-fn check_found(
-    (alone, discover): (Plan, BTreeMap<Arc<str>, Discover>),
-    loaded: &Loaded,
-    found: &FoundSets,
-) -> Result<(), String> {
-    if loaded.settings.discover.is_empty() {
-        return Ok(());
-    }
-    let before = Base::new(alone, &discover, found);
-    let after = Base::new(loaded.plan.clone(), &loaded.settings.discover, found);
-    match lost(&before, &after).first() {
-        Some(lost) => Err(format!("only the file may take protections away: {lost}")),
         None => Ok(()),
     }
 }
@@ -227,44 +315,48 @@ impl Shared {
         }
     }
 
-    /// What sources of routes have told takes over, with the file as it was read last. Says whether that is done; else
-    /// it is to be tried again after a while.
-    pub(super) fn merge_documents(&self) -> bool {
+    /// What sources of routes have told, to be merged with the file as it was read last.
+    pub(super) fn begin_merge(&self) -> Merge {
+        let origin = self.origin();
+        let (name, text, inputs) = (origin.name(), origin.text.clone(), origin.inputs.clone());
+        let documents = origin.documents.clone();
+        Merge { name, text, inputs, documents, found: self.found() }
+    }
+
+    /// What was made of a merge takes over, unless another configuration has since it began.
+    pub(super) fn take_merged(&self, made: Result<Made, String>) -> Taken {
         let mut origin = self.origin();
-        let merged = self.merge_locked(&mut origin);
-        match &merged {
-            Ok(()) => origin.documents.waits = None,
+        let taken = made.and_then(|made| self.take_locked(&mut origin, made));
+        match &taken {
+            Ok(_) => origin.documents.waits = None,
             Err(why) if origin.documents.wait_for(why) => {
                 warn(format_args!("documents of sources wait: {why}"));
             }
             Err(_) => {}
         }
-        merged.is_ok()
+        taken.unwrap_or(Taken::Waits)
     }
 
     /// `Err`: what the documents wait for.
-    fn merge_locked(&self, origin: &mut MutexGuard<'_, Origin>) -> Result<(), String> {
-        let (name, text) = (origin.name(), origin.text.clone());
-        let alone = read_again(origin)?;
-        let before = (alone.plan.clone(), alone.settings.discover.clone());
-        let (loaded, accepted) = origin.documents.merge(alone, (&name, &text));
+    fn take_locked(&self, origin: &mut MutexGuard<'_, Origin>, made: Made) -> Result<Taken, String> {
+        let Made { merge, loaded, accepted, set_aside } = made;
+        if origin.documents.takes != merge.documents.takes {
+            return Ok(Taken::Outdated);
+        }
         let news = news(&origin.documents, &accepted);
         if origin.documents.are_running(&accepted) {
             origin.documents.take(accepted);
         } else {
-            // They have been read once more.
-            check_files(origin, &loaded)?;
-            let found = self.runtime().base.found().clone();
-            check_found(before, &loaded, &found)?;
-            let candidate = Candidate::new(loaded, text, accepted);
+            let candidate = Candidate::new(loaded, merge.text, accepted);
             let cause = Cause { origin: ConfigOrigin::Source, by: Author::default(), ephemeral: false };
             self.adopt(origin, candidate, cause, None).map_err(|refused| match refused {
                 Refused::Cannot(why) => why,
                 Refused::Mistakes(_) => "the configuration has mistakes".to_owned(),
             })?;
         }
+        origin.documents.set_aside(set_aside);
         news.into_iter().for_each(warn);
-        Ok(())
+        Ok(Taken::Done(origin.documents.next_trial()))
     }
 
     /// What runs of the documents of each source and when that was right.

@@ -1,5 +1,6 @@
 //! The configuration that runs and one that can take over: data under the lock of `Shared`.
 
+use super::discovered::FoundSets;
 use super::documents::{Accepted, Documents};
 use super::history::History;
 use std::fs;
@@ -7,9 +8,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thalweg_config::protections::Apart;
 use thalweg_config::{Inputs, Loaded, Provenance, Report, Settings};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::Limits;
+use thalweg_proxy::plan::{CachePlan, Limits};
 
 /// Where the configuration came from, and what was said in it around the plan.
 #[derive(Debug)]
@@ -26,6 +28,8 @@ pub(crate) struct Origin {
     pub(crate) provenance: Arc<Provenance>,
     /// Those that the process started with; some wait for a restart.
     pub(crate) limits: Limits,
+    /// What its cache may use, likewise.
+    pub(crate) cache: CachePlan,
     /// This configuration and those before it.
     pub(crate) history: History,
     /// What sources of routes have told.
@@ -44,20 +48,22 @@ pub(crate) struct Candidate {
     pub(super) provenance: Arc<Provenance>,
     /// The documents of sources in it.
     pub(super) documents: Accepted,
+    /// What these may not lead to, whatever sources find.
+    pub(super) apart: Apart,
 }
 
 impl Candidate {
     pub(super) fn new(loaded: Loaded, text: String, documents: Accepted) -> Self {
-        let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
+        let Loaded { plan, settings, warnings, inputs, provenance, apart, .. } = loaded;
         let provenance = Arc::new(provenance);
-        Self { plan, settings, warnings, text, inputs, provenance, documents }
+        Self { plan, settings, warnings, text, inputs, provenance, documents, apart }
     }
 }
 
 impl Origin {
-    /// What was read, with the documents of its sources.
-    pub(super) fn candidate(&self, alone: Loaded, text: String) -> Candidate {
-        let (loaded, documents) = self.documents.merge(alone, (&self.name(), &text));
+    /// What was read, with the documents of its sources, as far as these may lead to what was `found`.
+    pub(super) fn candidate(&self, alone: Loaded, text: String, found: &FoundSets) -> Candidate {
+        let (loaded, documents) = self.documents.merge(alone, (&self.name(), &text), found);
         Candidate::new(loaded, text, documents)
     }
 

@@ -6,6 +6,7 @@ use super::drift::drift;
 use super::origin::{Candidate, Origin};
 use super::runtime::Runtime;
 use super::weights::masked;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
@@ -14,7 +15,7 @@ use thalweg_config::protections::lost;
 use thalweg_config::settings::Admin;
 use thalweg_config::{Change, Settings, diff};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::{Limits, Listener};
+use thalweg_proxy::plan::Listener;
 
 /// Protections that go and are each told of.
 pub(super) const TOLD: usize = 20;
@@ -22,16 +23,17 @@ pub(super) const TOLD: usize = 20;
 impl Shared {
     /// What differs between what runs and the candidate, and what that means. Nothing is changed.
     pub(super) fn outcome(&self, origin: &Origin, runtime: &Runtime, candidate: &Candidate) -> ConfigOutcome {
-        let Candidate { plan, settings, warnings, inputs, .. } = candidate;
+        let Candidate { plan, settings, warnings, inputs, apart, .. } = candidate;
         let mut changes = diff((&runtime.base.as_written(), &origin.settings), (plan, settings));
         candidate.provenance.add_places(plan, &mut changes);
-        let filled = Base::new(plan.clone(), &settings.discover, runtime.base.found());
+        let found = (&settings.discover, runtime.base.found());
+        let filled = Base::with_documents(plan.clone(), found, apart.clone());
         let mut outcome = ConfigOutcome {
             etag: inputs.etag(),
             generation: self.generation.load(Ordering::Relaxed),
             dry_run: true,
             listeners: self.listener_changes(&runtime.base, plan),
-            waits_for_restart: waits_for_restart(origin, (&plan.limits, settings)),
+            waits_for_restart: waits_for_restart(origin, (plan, settings)),
             drift: drift(&runtime.overlay, &filled),
             notes: self.notes(runtime, &filled),
             warnings: warnings.lines().lines().map(str::to_owned).collect(),
@@ -67,7 +69,8 @@ impl Shared {
     /// What becomes of exchanges to services that go, and which weights stay without effect.
     fn notes(&self, runtime: &Runtime, after: &Plan) -> Vec<String> {
         let before = &runtime.base;
-        let gone = before.services.iter().filter(|old| after.services.iter().all(|new| new.name != old.name));
+        let there: HashSet<&str> = after.services.iter().map(|service| &*service.name).collect();
+        let gone = before.services.iter().filter(|old| !there.contains(&*old.name));
         let under_way = gone.map(|service| {
             let workers = 0..self.worker_pool().workers();
             workers.map(|worker| self.registry.service(worker, &service.name).active.value()).sum::<i64>()
@@ -93,7 +96,8 @@ fn is_same(one: &Listener, other: &Listener) -> bool {
 }
 
 /// Keys whose value is looked at when the process starts.
-fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) -> Vec<String> {
+fn waits_for_restart(origin: &Origin, (plan, settings): (&Plan, &Settings)) -> Vec<String> {
+    let limits = &plan.limits;
     let mut keys = Vec::new();
     let mut look = |key: &str, same: bool| keys.extend((!same).then(|| key.to_owned()));
     // Objectives and webhooks take over at once, and so do tokens and the certificate of the admin listener, unless the
@@ -110,6 +114,8 @@ fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) 
         discover: _,
         route_sources: _,
         registrations: _,
+        // Followed like webhooks.
+        purge_channel: _,
     } = settings;
     let now = &origin.settings;
     let fixed = |admin: &Option<Admin>| {
@@ -124,6 +130,7 @@ fn waits_for_restart(origin: &Origin, (limits, settings): (&Limits, &Settings)) 
     look("limits.max_connections", limits.max_connections == origin.limits.max_connections);
     look("limits.memory", limits.memory == origin.limits.memory);
     look("limits.max_in_flight", limits.max_in_flight == origin.limits.max_in_flight);
+    look("cache.memory", plan.cache == origin.cache);
     keys
 }
 

@@ -1,7 +1,8 @@
 //! The watches of route sources, and when what they find is merged with the file.
 
 use super::admin::Shared;
-use super::documents::{Documents, news};
+use super::discovered::FoundSets;
+use super::documents::{Documents, Made, Taken, news};
 use super::kept_sources::{KeptSet, KeptSources, tell_kept};
 use super::start::RunOptions;
 use crate::operator_log::warn;
@@ -11,13 +12,15 @@ use std::time::Duration;
 use thalweg_config::settings::RouteSource;
 use thalweg_config::{Loaded, Settings};
 use thalweg_discovery::{Document, News, Source, Sources, Watches};
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
 /// Between two times that documents are merged, and after the first change of many.
 const MERGE_EVERY: Duration = Duration::from_millis(200);
 /// Documents that have to wait for something are merged again after this time.
 const RETRY: Duration = Duration::from_secs(5);
-/// Merging takes at most one part in so many of the control thread's time.
+/// After what was made of a merge took over, nothing is merged for so many times as long as the control thread took for
+/// that, and for as long as it was made: on a thread of its own, of which it takes one half.
 const SHARE: u32 = 5;
 
 /// The watches.
@@ -27,6 +30,8 @@ pub(crate) struct RouteSources {
     due: Option<Instant>,
     /// Before that, nothing is merged.
     not_before: Instant,
+    /// The merge that is made, on a thread of its own, and since when.
+    merging: Option<(JoinHandle<Result<Made, String>>, Instant)>,
     /// What turned before the workers ran.
     early: Vec<(Arc<str>, Option<String>)>,
 }
@@ -35,7 +40,7 @@ impl RouteSources {
     fn start(settings: &Settings) -> Self {
         let mut watches = Watches::default();
         watches.watch(&sources(settings));
-        Self { watches, due: None, not_before: Instant::now(), early: Vec::new() }
+        Self { watches, due: None, not_before: Instant::now(), merging: None, early: Vec::new() }
     }
 
     /// How they stand.
@@ -53,6 +58,14 @@ impl RouteSources {
         if are_behind {
             self.merge_soon();
         }
+        self.merge_crossed(shared);
+    }
+
+    /// Merges again where what a source has found is behind a protection that a document leads past.
+    pub(crate) fn merge_crossed(&mut self, shared: &Shared) {
+        if shared.runtime().base.take_crossed() {
+            self.merge_soon();
+        }
     }
 
     /// What was said before the workers ran.
@@ -62,12 +75,21 @@ impl RouteSources {
         }
     }
 
-    /// Takes over the next news, or merges what has come. Cancel-safe.
+    /// Takes over the next news, or what was merged of what has come. Cancel-safe.
     pub(crate) async fn next(&mut self, shared: &Shared) {
-        let due = self.due;
+        let (due, merging) = (self.due, &mut self.merging);
+        let is_idle = merging.is_none();
         let merge = async {
             match due {
-                Some(due) => sleep_until(due).await,
+                Some(due) if is_idle => sleep_until(due).await,
+                _ => pending().await,
+            }
+        };
+        let made = async {
+            match merging {
+                Some((task, _)) => {
+                    task.await.unwrap_or_else(|error| Err(format!("merging has failed: {error}")))
+                }
                 None => pending().await,
             }
         };
@@ -80,12 +102,22 @@ impl RouteSources {
                 News::Turned(id, failure) => shared.route_source_turned(&id, failure.as_deref()),
             },
             () = merge => {
-                let begun = Instant::now();
                 self.due = None;
-                let is_done = shared.merge_documents();
-                self.not_before = Instant::now() + begun.elapsed() * SHARE;
-                if !is_done {
-                    self.merge_after(RETRY);
+                let merge = shared.begin_merge();
+                self.merging = Some((spawn_blocking(|| merge.make()), Instant::now()));
+            }
+            made = made => {
+                let now = Instant::now();
+                let making = self.merging.take().map(|(_, since)| now.duration_since(since));
+                let taken = shared.take_merged(made);
+                self.not_before = Instant::now() + making.unwrap_or_default().max(now.elapsed() * SHARE);
+                match taken {
+                    Taken::Done(None) => {}
+                    Taken::Done(Some(trial)) => {
+                        self.merge_after(trial.saturating_duration_since(now.into_std()));
+                    }
+                    Taken::Outdated => self.merge_soon(),
+                    Taken::Waits => self.merge_after(RETRY),
                 }
             }
         }
@@ -137,8 +169,9 @@ pub(crate) async fn first_documents(
     })
     .await;
     board.list().iter().for_each(|(_, status)| tell_kept(status, "document"));
-    let Ok(text) = std::fs::read_to_string(file) else { return (alone, route_sources, documents) };
-    let (loaded, accepted) = documents.merge(alone, (&file.display().to_string(), &text));
+    let text = alone.text.0.clone();
+    let (loaded, accepted) =
+        documents.merge(alone, (&file.display().to_string(), &text), &FoundSets::kept(kept));
     news(&documents, &accepted).into_iter().for_each(warn);
     documents.take(accepted);
     (loaded, route_sources, documents)

@@ -22,6 +22,7 @@ use super::kept_sources::KeptSources;
 use super::origin::Origin;
 use super::overlay;
 use super::privileges::{become_user, default_state_directory};
+use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
 use super::route_sources::first_documents;
 use super::runtime::Runtime;
@@ -40,12 +41,13 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
+use thalweg_config::protections::Apart;
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{Limits, ListenAddress};
+use thalweg_proxy::plan::{CachePlan, Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -55,10 +57,10 @@ use tokio::time::Instant;
 const NOTICES: usize = 256;
 /// Clients that may wait to be banned.
 const BANS: usize = 1024;
-/// How long the start waits for the first documents and the first sets of sources, both together; afterwards the proxy
-/// runs without them.
+/// How long the start waits for the first documents, the first sets of sources and host names, all together; afterwards
+/// the proxy runs without them.
 const FIRST_SETS: Duration = Duration::from_secs(5);
-/// How long the start waits for host names; afterwards they are resolved while the proxy runs.
+/// What of that is left for host names however slow documents are, and all that names have where there are no sources.
 const FIRST_NAMES: Duration = Duration::from_secs(2);
 
 /// What the command line says beside the configuration.
@@ -87,8 +89,8 @@ pub(crate) async fn start(
     let waits_until = Instant::now() + FIRST_SETS;
     let kept_sources = KeptSources::open(loaded.settings.state.as_deref(), SystemTime::now());
     let (loaded, route_sources, documents) =
-        first_documents(loaded, (&options, &kept_sources), waits_until).await;
-    let Loaded { plan, settings, warnings, inputs, provenance, .. } = loaded;
+        first_documents(loaded, (&options, &kept_sources), waits_until - FIRST_NAMES).await;
+    let Loaded { plan, settings, warnings, inputs, provenance, text, apart, .. } = loaded;
     show(&warnings, false);
     let budget = budget(&plan, &settings);
     let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
@@ -99,10 +101,10 @@ pub(crate) async fn start(
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let changed = Arc::new(Notify::new());
-    let mut runtime = laid_over(plan, &settings, kept_sources)?;
+    let mut runtime = laid_over((plan, apart), &settings, kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
-    let fleet_options = WorkerPoolOptions {
+    let pool = WorkerPoolOptions {
         registry: registry.clone(),
         log: log.clone(),
         notices: notices_in.clone(),
@@ -113,17 +115,18 @@ pub(crate) async fn start(
         challenges: acme.challenges(),
     };
     let kept = kept(settings.state.as_deref())?;
-    let worker_pool =
-        WorkerPool::start(runtime.plan(), doors, fleet_options).map_err(|error| explain(&error))?;
-    let origin =
-        origin((options.file, inputs, provenance), (&settings, documents), worker_pool.plan().limits)?;
+    let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
+    let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
+    let read = (options.file, text.0, inputs, provenance);
+    let origin = origin(read, (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let admin = open_admin(&shared, &settings, (place, state), options.quiet)?;
-    let (looked_after, bound) = (shared.worker_pool().plan(), shared.worker_pool().bound());
     Ok((
         Control {
             webhooks: Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in),
+            looked_after: shared.worker_pool().plan(),
+            bound: shared.worker_pool().bound(),
             shared,
             log,
             log_monitor: AccessLogMonitor::default(),
@@ -140,13 +143,12 @@ pub(crate) async fn start(
             files: options.watch.then(Files::default),
             certificates: Certificates::default(),
             revocations: Revocations::default(),
+            purge_channel: PurgeChannelTask::default(),
             traces,
             ends_told: Instant::now(),
             limits: AdaptiveLimits::default(),
             issued,
-            looked_after,
             is_untidy: false,
-            bound,
             signals,
         },
         admin,
@@ -181,7 +183,7 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     let descriptors = machine::raise_descriptor_limit();
     let workers = settings.workers.map_or_else(machine::cpus, usize::from);
     let allowance = Allowance { descriptors, memory: machine::memory(), workers };
-    Budget::new(&plan.limits, plan.listeners.len(), allowance)
+    Budget::of(plan, allowance)
 }
 
 /// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
@@ -213,11 +215,10 @@ fn bell(changed: &Arc<Notify>) -> Notifier {
 
 /// The configuration that the process starts with, and those that ran before where they are kept.
 fn origin(
-    (file, inputs, provenance): (Option<PathBuf>, Inputs, Provenance),
+    (file, text, inputs, provenance): (Option<PathBuf>, String, Inputs, Provenance),
     (settings, documents): (&Settings, Documents),
-    limits: Limits,
+    (limits, cache): (Limits, CachePlan),
 ) -> Result<Origin, String> {
-    let text = file.as_ref().and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
     let directory = settings.state.as_ref().map(|directory| directory.join(history::DIRECTORY));
     let history = History::open(directory);
     let mut history =
@@ -226,11 +227,25 @@ fn origin(
         history.begin((&text, &inputs.etag()));
     }
     let provenance = Arc::new(provenance);
-    Ok(Origin { file, text, settings: settings.clone(), inputs, provenance, limits, history, documents })
+    Ok(Origin {
+        file,
+        text,
+        settings: settings.clone(),
+        inputs,
+        provenance,
+        limits,
+        cache,
+        history,
+        documents,
+    })
 }
 
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.
-fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Result<Runtime, String> {
+fn laid_over(
+    (plan, apart): (Plan, Apart),
+    settings: &Settings,
+    kept_sources: KeptSources,
+) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
     let overlay = store.as_deref().map(kept_file::load).transpose().map_err(|error| {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
@@ -245,8 +260,9 @@ fn laid_over(plan: Plan, settings: &Settings, kept_sources: KeptSources) -> Resu
     let overlay = overlay.unwrap_or_default();
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
+    let found = FoundSets::kept(kept_sources.findings());
     Ok(Runtime {
-        base: Base::new(plan, &settings.discover, &FoundSets::kept(kept_sources.findings())),
+        base: Base::with_documents(plan, (&settings.discover, &found), apart),
         overlay,
         canaries: Canaries::new(),
         version: 1,
@@ -275,7 +291,7 @@ async fn first_answers(
     runtime.kept_sources.show(&runtime.base, &sources.sources());
     let (mut names, mut rest) = (thalweg_upstream::Names::new(), Vec::new());
     let has_sources = runtime.base.sources().next().is_some();
-    // However long documents have taken, names are resolved.
+    // However long it took to merge documents, names are resolved.
     let names_until = Instant::now() + FIRST_NAMES;
     let until = if has_sources { waits_until.max(names_until) } else { names_until };
     let _ = tokio::time::timeout_at(until, async {

@@ -8,11 +8,11 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::Ab;
-use super::layout::Layout;
 use crate::bench::configs;
 use crate::bench::configs::Size;
 use crate::bench::contestant::{self, Kind, Place, Running};
 use crate::bench::entrant::{self, Peer as _};
+use crate::bench::layout::Layout;
 use crate::command::{locate, output, root, run};
 
 /// nginx may have as many connections as descriptors, and keeps those to backends that this many clients leave.

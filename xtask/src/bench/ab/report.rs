@@ -6,10 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::entrant::{Balancer, Entrant};
-use super::layout::Layout;
 use super::{Ab, BACKENDS, Rounds, Sample};
 use crate::bench::entrant::{names, versions};
 use crate::bench::figures::{Gate, head, median_ratio, ratios, spread};
+use crate::bench::layout::Layout;
 use crate::bench::load::ab::Way;
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs, frame, kernel_setting};
 

@@ -11,7 +11,7 @@ use crate::bench::{LOAD_CPU, reported};
 use crate::command::output;
 
 /// Prints what wrk's own report leaves out: exact counts and the far percentiles.
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 done = function(summary, latency, requests)
   local e = summary.errors
   io.write(string.format("RESULT %d %d %d %d %d %d\n", summary.requests, summary.duration,
@@ -70,7 +70,8 @@ impl Load<'_> {
     }
 }
 
-fn parse(text: &str) -> Option<Outcome> {
+/// Reads what [`SCRIPT`] prints.
+pub(crate) fn parse(text: &str) -> Option<Outcome> {
     let [requests, time, p50, p99, p999, errors] = reported::result(text)?;
     let [time, p50, p99, p999] = [time, p50, p99, p999].map(Duration::from_micros);
     Some(Outcome { requests, time, p50, p99, p999, errors })

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::control::*;
 use crate::events::Events;
 use thalweg_observe::exposition::Form;
+use thalweg_proxy::Purge;
 use thalweg_proxy::explain::{Explanation, Outcome, Question, SeenRequest, Unaskable};
 
 /// A label that a route would open.
@@ -173,6 +174,39 @@ impl Control for Sample {
             more_routes: 0,
             outcome: Outcome::Answered { status: 404, fault: "destination_not_found", detail: "no route" },
             origins: Vec::new(),
+        })
+    }
+
+    fn cache(&self) -> CacheStatus {
+        CacheStatus {
+            in_use: true,
+            bytes: 1,
+            limit_bytes: 10,
+            objects: 1,
+            filling: 0,
+            fill_bytes: 0,
+            totals: CacheTotals {
+                fills: 2,
+                broken: 0,
+                stored: 2,
+                rejected: 0,
+                passed: 0,
+                evictions: 0,
+                purged: 1,
+                made_stale: 0,
+            },
+            routes: vec![RouteCache::new("shop".into(), [1, 0, 0, 0, 2, 0])],
+            channel: None,
+        }
+    }
+
+    fn purge(&self, purge: Purge) -> Purging {
+        let soft = purge.is_soft;
+        Box::pin(async move {
+            match &purge.route {
+                Some(route) => Err(Refusal::Unknown(format!("there is no route `{route}`"))),
+                None => Ok(Purged { what: purge.to_string(), soft, objects: 1, replicas: None }),
+            }
         })
     }
 

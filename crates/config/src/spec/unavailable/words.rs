@@ -29,6 +29,7 @@ const HEALTH: &str = "docs/guide/configuration.md#servicesnamehealth";
 const RETRY: &str = "docs/guide/configuration.md#servicesnameretry";
 const TIMEOUTS: &str = "docs/guide/configuration.md#timeouts";
 const LIMITS: &str = "docs/guide/configuration.md#limits";
+const CACHE: &str = "docs/guide/cache.md";
 const ACCESS: &str = "docs/guide/access.md";
 const LOG: &str = "docs/guide/configuration.md#access_log";
 const ADMIN: &str = "docs/guide/configuration.md#admin-and-metrics";
@@ -54,7 +55,9 @@ pub(super) const WORDS: &[Row] = rows! {
         => Called("it in `filters`, as in `filters: [ { rate_limit: { requests: 100, per: 1s, key: client_ip } } ]`", FILTERS);
     [Limits] "rate", "requests_per_second", "rps", "rate_limit", "max_rate"
         => Called("the filter `rate_limit`, as in `filters: [ { rate_limit: { requests: 100, per: 1s, key: client_ip } } ]`", FILTERS);
-    [Top, Route, Filter, Service] "cache", "caching", "proxy_cache", "proxy_cache_path", "http_cache" => Later(None);
+    [Route, Service, Listener] "cache" => Called("it in `filters`, as in `filters: [ { cache: {} } ]`", CACHE);
+    [Top, Route, Filter, Service, Listener] "caching", "proxy_cache", "proxy_cache_path", "proxy_cache_valid", "http_cache", "souin"
+        => Called("the filter `cache`, as in `filters: [ { cache: {} } ]`", CACHE);
     [Top, Route, Service, Listener] "maintenance", "maintenance_mode" => Called("it in `filters`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
     [Filter] "maintenance_mode" => Called("the filter `maintenance`, as in `filters: [ { maintenance: { on: true } } ]`", FILTERS);
     [Route, Service] "fault", "fault_injection" => Called("the filter `fault`, as in `filters: [ { fault: { share: 1%, delay: 2s } } ]`", FILTERS);

@@ -71,7 +71,7 @@ fn its_refusal_is_the_answer_and_its_failure_is_none() {
     let got =
         answer(302, "Location: /login\r\nSet-Cookie: a=1\r\nConnection: close\r\nContent-Length: 9\r\n");
     let Verdict::Reply(reply) = resume(&mut asked, &*filter, got) else { panic!("it passes") };
-    assert_eq!((reply.status, reply.body.length()), (302, 4));
+    assert_eq!((reply.status, reply.body.length()), (302, Some(4)));
     assert_eq!(String::from_utf8(reply.fields).unwrap(), "Location: /login\r\nSet-Cookie: a=1\r\n");
     let down = || JobResult::Fetched(Err(Fault::new(FaultKind::ConnectionRefused, "down")));
     let allowing = try_forward(r#"{"service": "judge", "on_failure": "allow", "copy": ["X-User"]}"#).unwrap();

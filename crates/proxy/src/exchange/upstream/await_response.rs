@@ -12,7 +12,7 @@ use crate::exchange::upstream::hedge::{Rival, find_rival, hedge_after, time_afte
 use crate::exchange::upstream::tls::fault_of_session;
 use crate::h2;
 use crate::overload::min_rate::RateMonitor;
-use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer, mark};
+use crate::relay::{Ends, IoScratch, RelayError, RelayProgress, ReplayBuffer, inner, mark};
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
@@ -330,13 +330,22 @@ fn pass_interim(client: &Client, x: &mut Exchange, head: &[u8]) {
         return;
     }
     strip_response(&mut x.response, head, false);
-    let out = x.downward.buffer();
-    write_status_line(out, x.response.status, x.response.reason.of(head));
-    write_fields(out, head, &x.response.fields);
-    out.extend_from_slice(b"\r\n");
-    match h2::stream(&client.socket) {
-        Some(stream) => stream.inform(&mut std::mem::take(x.downward.buffer())),
-        None => drop(x.downward.poll_flush(&client.socket)),
+    let mut lines = Vec::with_capacity(256);
+    write_status_line(&mut lines, x.response.status, x.response.reason.of(head));
+    write_fields(&mut lines, head, &x.response.fields);
+    lines.extend_from_slice(b"\r\n");
+    send_interim(client, x, &mut lines);
+}
+
+/// Sends an interim response, given as lines with the empty one that ends them.
+pub(crate) fn send_interim(client: &Client, x: &mut Exchange, lines: &mut [u8]) {
+    if let Some(inner) = inner(&client.socket) {
+        inner.inform(lines);
+    } else if let Some(stream) = h2::stream(&client.socket) {
+        stream.inform(lines);
+    } else {
+        x.downward.buffer().extend_from_slice(lines);
+        drop(x.downward.poll_flush(&client.socket));
     }
 }
 

@@ -3,11 +3,12 @@
 //!
 //! The crate `redis`, which limits use, reads an answer of any size and keeps messages without a bound.
 
-use crate::http_servers::ANSWER;
-use thalweg_client::ByteStream;
+use crate::ByteStream;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::io::{ReadHalf, WriteHalf, split};
 
+/// Most bytes of an answer.
+const ANSWER: usize = 16 * 1024 * 1024;
 /// Longest line, in bytes.
 const LINE: usize = 64 * 1024;
 /// Most elements of one answer.
@@ -19,7 +20,7 @@ const SHOWN: usize = 200;
 
 /// An answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Reply {
+pub enum Reply {
     /// A state, as `OK`, or a string.
     Text(Vec<u8>),
     /// What Redis says is wrong.
@@ -37,7 +38,7 @@ impl Reply {
     ///
     /// # Errors
     /// A sentence: it is none.
-    pub(super) fn array(self) -> Result<Vec<Self>, String> {
+    pub fn array(self) -> Result<Vec<Self>, String> {
         match self {
             Self::Array(all) => Ok(all),
             Self::Nil => Ok(Vec::new()),
@@ -49,7 +50,7 @@ impl Reply {
     ///
     /// # Errors
     /// A sentence: it is none.
-    pub(super) fn text(self) -> Result<Vec<u8>, String> {
+    pub fn text(self) -> Result<Vec<u8>, String> {
         match self {
             Self::Text(text) => Ok(text),
             other => Err(other.strange()),
@@ -65,10 +66,12 @@ impl Reply {
 }
 
 /// An error of Redis, with a remedy where there is one.
-pub(super) fn refusal(why: &str) -> String {
+pub fn refusal(why: &str) -> String {
     let help = match why.split(' ').next().unwrap_or_default() {
-        "NOAUTH" => "; write `username` and `password`",
-        "NOPERM" => "; give the user the rights for HGETALL, SCAN, MGET, SUBSCRIBE and PSUBSCRIBE on them",
+        "NOAUTH" => "; write a user and the password",
+        "NOPERM" => {
+            "; give the user the rights for what is asked, such as HGETALL, SCAN, MGET, SUBSCRIBE and PUBLISH"
+        }
         "WRONGTYPE" => "; `key` is one hash, write `prefix` for keys of their own",
         "MOVED" | "ASK" => "; a cluster is not followed, write the `url` of the member that has the key",
         _ => "",
@@ -77,13 +80,13 @@ pub(super) fn refusal(why: &str) -> String {
 }
 
 /// Reads answers.
-pub(super) struct Answers<R>(BufReader<R>);
+pub struct Answers<R>(BufReader<R>);
 
 /// Sends commands.
-pub(super) struct Commands(WriteHalf<Box<dyn ByteStream>>);
+pub struct Commands(WriteHalf<Box<dyn ByteStream>>);
 
 /// A connection.
-pub(super) struct Connection {
+pub struct Connection {
     /// What comes.
     pub answers: Answers<ReadHalf<Box<dyn ByteStream>>>,
     /// What goes.
@@ -92,7 +95,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Over this stream.
-    pub(super) fn new(stream: Box<dyn ByteStream>) -> Self {
+    pub fn new(stream: Box<dyn ByteStream>) -> Self {
         let (read, write) = split(stream);
         Self { answers: Answers(BufReader::new(read)), commands: Commands(write) }
     }
@@ -101,7 +104,7 @@ impl Connection {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, String> {
+    pub async fn ask(&mut self, words: &[&[u8]]) -> Result<Reply, String> {
         self.commands.send(words).await?;
         match self.answers.next().await? {
             Reply::Error(why) => Err(refusal(&why)),
@@ -115,7 +118,7 @@ impl Commands {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) async fn send(&mut self, words: &[&[u8]]) -> Result<(), String> {
+    pub async fn send(&mut self, words: &[&[u8]]) -> Result<(), String> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words {
             bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -138,7 +141,7 @@ struct Rest {
 
 impl<R: AsyncRead + Unpin> Answers<R> {
     #[cfg(test)]
-    pub(super) fn of(reader: R) -> Self {
+    pub(crate) fn of(reader: R) -> Self {
         Self(BufReader::new(reader))
     }
 
@@ -146,7 +149,7 @@ impl<R: AsyncRead + Unpin> Answers<R> {
     ///
     /// # Errors
     /// A sentence: it cannot be read, or is too large.
-    pub(super) async fn next(&mut self) -> Result<Reply, String> {
+    pub async fn next(&mut self) -> Result<Reply, String> {
         let mut rest = Rest { bytes: ANSWER, elements: ELEMENTS };
         self.read(0, &mut rest).await
     }

@@ -8,17 +8,17 @@ const BOTH: &str = "0,1";
 /// Who runs where.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Layout {
-    /// Everything on both CPUs, a proxy with a worker for each: as in the published table
+    /// Everything on both CPUs, a proxy with a worker for each
     Shared,
-    /// The proxy on a CPU of its own; ab and the backends on the other
+    /// The proxy on a CPU of its own; load and backends on the other
     Apart,
 }
 
 impl Layout {
-    pub(super) const ALL: [Self; 2] = [Self::Shared, Self::Apart];
+    pub(crate) const ALL: [Self; 2] = [Self::Shared, Self::Apart];
 
     /// The name in the log and the gates.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
             Self::Apart => "apart",
@@ -26,21 +26,21 @@ impl Layout {
     }
 
     /// The words in headings.
-    pub(super) fn heading(self) -> &'static str {
+    pub(crate) fn heading(self) -> &'static str {
         match self {
-            Self::Shared => "Everything on both CPUs, as published",
+            Self::Shared => "Everything on both CPUs",
             Self::Apart => "The proxy on a CPU of its own",
         }
     }
 
-    pub(super) fn proxy_cpus(self) -> &'static str {
+    pub(crate) fn proxy_cpus(self) -> &'static str {
         match self {
             Self::Shared => BOTH,
             Self::Apart => PROXY_CPU,
         }
     }
 
-    pub(super) fn load_cpus(self) -> &'static str {
+    pub(crate) fn load_cpus(self) -> &'static str {
         match self {
             Self::Shared => BOTH,
             Self::Apart => LOAD_CPU,
@@ -48,7 +48,7 @@ impl Layout {
     }
 
     /// Workers of a proxy: one for each of its CPUs.
-    pub(super) fn workers(self) -> usize {
+    pub(crate) fn workers(self) -> usize {
         self.proxy_cpus().split(',').count()
     }
 }

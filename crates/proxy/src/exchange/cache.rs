@@ -1,0 +1,188 @@
+//! Phase 4: the cache, between the filters of a request and the service.
+//!
+//! What is stored answers at once ([`look`]). What is not is fetched once, by an exchange of its own ([`fill`]) whose
+//! response goes into the store as it comes; the client that has caused it reads from there as those do who come
+//! meanwhile ([`wait`]). A response that turns out not to be for the store goes to that one client ([`own_response`]),
+//! and later requests under its key go straight to the service for a while. What goes there by itself may still change
+//! what is stored ([`forwarded`]).
+
+mod asked;
+mod fill;
+mod forwarded;
+mod own_response;
+mod reply;
+mod rule;
+mod source;
+mod wait;
+
+pub(crate) use forwarded::see_response;
+pub(crate) use rule::{Ruled, cache_rule};
+pub(crate) use wait::wait;
+
+use crate::exchange::cache::asked::Asked;
+use crate::exchange::cache::fill::{Fill, start};
+use crate::exchange::cache::own_response::OwnResponse;
+use crate::exchange::cache::reply::{handled, of_object};
+use crate::exchange::cache::wait::Waiting;
+use crate::exchange::subrequest::start_copies;
+use crate::state::exchange::{Client, Exchange};
+use crate::state::forwarded::Forwarded;
+use crate::state::worker::Worker;
+use std::sync::Arc;
+use thalweg_cache::{Forward, Found, Hit, Lookup, Parts, look_up, passes};
+use thalweg_filter::Reply;
+use thalweg_http::{Method, Upgrade};
+use thalweg_observe::CacheUse;
+use thalweg_store::{Choice, Claim, Lead, Object, Pass, Stored};
+
+/// How often a request looks into a store that changes under it.
+const LOOKS: usize = 4;
+
+/// What the cache does with a request.
+pub(crate) enum Looked {
+    /// Nothing: it goes to the service.
+    Forward,
+    /// This answers it.
+    Answered(Box<Reply>),
+    /// A response is on its way.
+    Waits(Box<Waiting>),
+}
+
+/// Asks the cache of a route.
+pub(crate) fn look(worker: &Worker, client: &Client, x: &mut Exchange, ruled: &Ruled) -> Looked {
+    if x.upgrade != Upgrade::None {
+        return Looked::Forward;
+    }
+    let rule = &ruled.rule;
+    let Some(asked) = Asked::of(worker, x, ruled) else {
+        return pass(x, Forwarded::new(rule, Forward::Bypass));
+    };
+    let why = passes(&rule.policy, &asked.request(x));
+    if let Some(why) = why {
+        return pass(x, Forwarded { key: asked.key, ..Forwarded::new(rule, why) });
+    }
+    asked.write_query(x);
+    look_again(worker, client, x, (asked, None))
+}
+
+/// Looks, with what tells the request from others under its key where that is known.
+fn look_again(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (mut asked, variant): (Asked, Option<Vec<u8>>),
+) -> Looked {
+    let store = &worker.shared.cache;
+    for _ in 0..LOOKS {
+        let stored = store.find(&asked.key);
+        let (lookup, object) = choose(worker, x, &mut asked, &stored);
+        let why = match (lookup, &object) {
+            (Lookup::Hit(hit), Some(object)) => {
+                let looked = hit_with(worker, client, x, &asked, (object, hit));
+                worker.cache_key.set(asked.key);
+                return looked;
+            }
+            (Lookup::Unavailable, _) => return Looked::Answered(reply::unavailable(&asked.rule)),
+            (Lookup::Pass(why), _) => return pass(x, asked.into_forwarded(why)),
+            (Lookup::Fetch(why) | Lookup::Validate(why), _) => why,
+            (Lookup::Hit(_), None) => Forward::UriMiss,
+        };
+        let validated =
+            object.filter(|object| matches!(lookup, Lookup::Validate(_)) && !object.head().is_part());
+        let request = asked.request(x);
+        if request.method == Method::Head || request.directives.no_store || request.range.is_some() {
+            let selected = validated.filter(|_| request.method == Method::Head);
+            return pass(x, Forwarded { selected, ..asked.into_forwarded(why) });
+        }
+        if let (Choice::Nothing, Some(variant)) = (asked.chosen(&stored), &variant) {
+            asked.variant.clone_from(variant);
+        }
+        let claim = match request.has_credentials {
+            // Nobody waits for what is likely to be for one client.
+            true => store.lead_alone(&asked.key).map_or(Claim::Pass(Pass::Busy), Claim::Lead),
+            false => store.claim(&asked.key, &asked.variant, &stored, worker.unix()),
+        };
+        return match claim {
+            Claim::Look => continue,
+            Claim::Pass(reason) => {
+                let is_marked = reason == Pass::NotStored;
+                pass(x, Forwarded { is_marked, ..asked.into_forwarded(why) })
+            }
+            Claim::Follow(reader) => Looked::Waits(Box::new(Waiting { asked, why, reader, own: None })),
+            Claim::Lead(lead) => fetch(worker, client, x, (asked, why), (lead, validated)),
+        };
+    }
+    pass(x, asked.into_forwarded(Forward::Bypass))
+}
+
+/// What of that which is stored fits the request, and what is to be done.
+fn choose(
+    worker: &Worker,
+    x: &Exchange,
+    asked: &mut Asked,
+    stored: &Stored,
+) -> (Lookup, Option<Arc<Object>>) {
+    let (request, fields, policy) = (asked.request(x), asked::fields(x), &asked.rule.policy);
+    let now = worker.unix();
+    match stored.choose(policy, fields, &mut asked.variant) {
+        Choice::Object(object) => {
+            let found = object.head().part.map(|part| Parts::of(&part));
+            let found = match &found {
+                Some(parts) => Found::Parts(object.head(), parts),
+                None => Found::Head(object.head()),
+            };
+            (look_up(policy, &request, found, now), Some(object.clone()))
+        }
+        choice => (look_up(policy, &request, choice.found(), now), None),
+    }
+}
+
+/// A stored response answers; a stale one is fetched again beside that.
+fn hit_with(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    asked: &Asked,
+    (object, hit): (&Arc<Object>, Hit),
+) -> Looked {
+    x.cache_use = Some(if hit.is_stale { CacheUse::Stale } else { CacheUse::Hit });
+    if hit.refresh {
+        refresh(worker, client, x, asked, object);
+    }
+    let reply = of_object(x, asked, (object.shared_head(), object.body()), &handled::hit(hit));
+    Looked::Answered(reply)
+}
+
+/// Fetches a stale response again, unless somebody does.
+fn refresh(worker: &Worker, client: &Client, x: &Exchange, asked: &Asked, object: &Arc<Object>) {
+    let store = &worker.shared.cache;
+    let stored = store.find(&asked.key);
+    if let Claim::Lead(lead) = store.claim(&asked.key, &asked.variant, &stored, worker.unix()) {
+        start(worker, client, x, Fill::new(asked, x, lead, (Some(object.clone()), None)));
+    }
+}
+
+/// Fetches a response, for the client and for the store.
+fn fetch(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (asked, why): (Asked, Forward),
+    (lead, validated): (Lead, Option<Arc<Object>>),
+) -> Looked {
+    let Some(reader) = lead.reader() else {
+        return pass(x, asked.into_forwarded(why));
+    };
+    // What goes to the service is copied.
+    start_copies(worker, client, x);
+    let own = OwnResponse::new();
+    start(worker, client, x, Fill::new(&asked, x, lead, (validated, Some(own.clone()))));
+    Looked::Waits(Box::new(Waiting { asked, why, reader, own: Some(own.reader()) }))
+}
+
+/// The request goes to the service by itself.
+fn pass(x: &mut Exchange, forwarded: Forwarded) -> Looked {
+    x.cache_use = Some(CacheUse::Pass);
+    x.filtering.get_or_insert_default().forwarded = Some(Box::new(forwarded));
+    Looked::Forward
+}

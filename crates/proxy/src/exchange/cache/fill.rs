@@ -1,0 +1,310 @@
+//! Fetching a response for the store: an exchange of its own, whose response is decided on when its head is there.
+
+use crate::exchange::cache::asked::{Asked, fields};
+use crate::exchange::cache::own_response::{Given, OwnResponse};
+use crate::exchange::subrequest::{InnerRequest, start_for_route};
+use crate::relay::ResponseSink;
+use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
+use std::io;
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{SystemTime, UNIX_EPOCH};
+use thalweg_cache::request::FieldLines;
+use thalweg_cache::{
+    Failure, NotStored, REPLACED_FIELDS, Request, Response, StoredHead, UnixMillis, Validated, split_lines,
+    use_on_failure, validated, write_conditions,
+};
+use thalweg_core::Fault;
+use thalweg_filter::{CacheRule, FieldView};
+use thalweg_http::h1::encode::write_field;
+use thalweg_http::h1::framing::response_length;
+use thalweg_http::{FieldId, FieldSet, HeadLimits, Method, Progress, ResponseHead};
+use thalweg_store::{Broken, Lead, Object, Store};
+
+/// For so long, requests under a key whose response was not for the store do not wait for each other.
+const MARK_MILLIS: u64 = 60_000;
+
+/// Fields by which some services choose what they answer, and which no key has: a response that all get is not to be
+/// chosen by one client's. The proxy writes its own `X-Forwarded-*`.
+const UNKEYED: [&str; 12] = [
+    "x-original-url",
+    "x-rewrite-url",
+    "x-http-method-override",
+    "x-http-method",
+    "x-method-override",
+    "x-original-host",
+    "x-host",
+    "x-forwarded-server",
+    "x-forwarded-scheme",
+    "x-forwarded-prefix",
+    "x-forwarded-path",
+    "x-url-scheme",
+];
+
+/// What belongs to the connection, or is made anew for each client.
+const FRAMING: FieldSet = FieldSet::of(&[
+    FieldId::Connection,
+    FieldId::KeepAlive,
+    FieldId::ContentLength,
+    FieldId::TransferEncoding,
+    FieldId::Trailer,
+]);
+
+/// A response that is to be fetched.
+pub(crate) struct Fill {
+    rule: Arc<CacheRule>,
+    /// The fields of the request that causes it, as lines.
+    lines: Vec<u8>,
+    has_credentials: bool,
+    lead: Lead,
+    /// What is stored, and may still hold.
+    validated: Option<Arc<Object>>,
+    /// Where it goes when it is not for the store.
+    own: Option<OwnResponse>,
+}
+
+impl Fill {
+    /// One that a request causes.
+    pub(crate) fn new(
+        asked: &Asked,
+        x: &Exchange,
+        mut lead: Lead,
+        (validated, own): (Option<Arc<Object>>, Option<OwnResponse>),
+    ) -> Self {
+        let mut lines = Vec::new();
+        for (name, value) in fields(x) {
+            write_field(&mut lines, name, value);
+        }
+        lead.bound(asked.rule.max_object);
+        let has_credentials = asked.request(x).has_credentials;
+        Self { rule: asked.rule.clone(), lines, has_credentials, lead, validated, own }
+    }
+
+    /// The fields that the service gets.
+    fn question(&self) -> Vec<u8> {
+        let mut question = Vec::with_capacity(self.lines.len() + 64);
+        let is_in =
+            |list: &[&str], name: &[u8]| list.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        let is_keyed = |name: &[u8]| {
+            self.rule.key.fields.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        };
+        for (name, value) in split_lines(&self.lines) {
+            let is_left_out = is_in(&REPLACED_FIELDS, name) || (is_in(&UNKEYED, name) && !is_keyed(name));
+            if !is_left_out {
+                write_field(&mut question, name, value);
+            }
+        }
+        if let Some(object) = &self.validated {
+            write_conditions(object.head(), &mut question);
+        }
+        question
+    }
+}
+
+/// Fetches it, as the route of this exchange does.
+pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
+    let request = InnerRequest::for_cache(worker, x, fill.question());
+    let Fill { rule, lines, has_credentials, lead, validated, own } = fill;
+    let sink = Sink {
+        store: worker.shared.cache.clone(),
+        rule,
+        lines,
+        has_credentials,
+        validated,
+        own,
+        asked: now(),
+        state: State::Waiting(lead),
+    };
+    start_for_route(worker, client, request, Box::new(sink));
+}
+
+/// What the response goes through.
+enum State {
+    /// Its head is not there.
+    Waiting(Lead),
+    /// It goes to the store.
+    Storing(Lead),
+    /// It goes to one client.
+    Own(OwnResponse),
+    /// It goes nowhere.
+    Over,
+}
+
+struct Sink {
+    store: Store,
+    rule: Arc<CacheRule>,
+    lines: Vec<u8>,
+    has_credentials: bool,
+    validated: Option<Arc<Object>>,
+    own: Option<OwnResponse>,
+    /// When the request was sent.
+    asked: UnixMillis,
+    state: State,
+}
+
+impl Sink {
+    fn request(lines: &[u8], has_credentials: bool) -> Request<'_> {
+        let mut request = Request::read(Method::Get, false, split_lines(lines));
+        request.has_credentials |= has_credentials;
+        request
+    }
+
+    /// The head is there.
+    fn decide<'a>(&mut self, lead: Lead, response: &Response<'_>, fields: impl FieldLines<'a>) -> State {
+        let lines = mem::take(&mut self.lines);
+        let request = Self::request(&lines, self.has_credentials);
+        let policy = &self.rule.policy;
+        let Some(object) = self.validated.take() else {
+            return self.keep((lead, &request), &lines, response, fields);
+        };
+        match validated(policy, &request, object.head(), response, fields.clone()) {
+            Validated::Freshened(head) => drop(lead.freshen(&object, *head)),
+            Validated::UsedOnce(head, why) => {
+                if why.is_of_response() {
+                    self.store.remove_object(&object);
+                }
+                self.give(Given::Stored(head.into(), object));
+                lead.not_stored(why, None);
+            }
+            Validated::VariesAnew(head) => {
+                self.store.remove_object(&object);
+                self.give(Given::Stored(head.into(), object));
+                lead.not_stored(NotStored::Varies, None);
+            }
+            Validated::Repeat => {
+                self.store.remove_object(&object);
+                lead.fail(Broken::Failed);
+            }
+            Validated::Stale(_) => lead.answer_with(object),
+            Validated::Replaced { drops_stored } => {
+                if drops_stored {
+                    self.store.remove_object(&object);
+                }
+                return self.keep((lead, &request), &lines, response, fields);
+            }
+        }
+        State::Over
+    }
+
+    /// Stores the response, if it may be.
+    fn keep<'a>(
+        &mut self,
+        (mut lead, request): (Lead, &Request<'_>),
+        lines: &[u8],
+        response: &Response<'_>,
+        fields: impl FieldLines<'a>,
+    ) -> State {
+        let policy = &self.rule.policy;
+        let mut variant = Vec::new();
+        let made = StoredHead::new(policy, request, response, fields.clone()).and_then(|head| {
+            let is_known = head.vary.write_key(policy, split_lines(lines), &mut variant);
+            if is_known { Ok(head) } else { Err(NotStored::Varies) }
+        });
+        let why = match made {
+            Ok(head) => match lead.give_head(Arc::new(head), &variant, response.content_length) {
+                true => return State::Storing(lead),
+                false => NotStored::TooLarge,
+            },
+            Err(why) => why,
+        };
+        let mut passed = Vec::new();
+        for (name, value) in fields.filter(|(name, _)| !FRAMING.contains(FieldId::classify(name))) {
+            write_field(&mut passed, name, value);
+        }
+        let length = response.content_length;
+        self.give(Given::Response { status: response.status, lines: passed, length, not_stored: why });
+        let until = why.is_of_response().then(|| UnixMillis(response.received.0 + MARK_MILLIS));
+        lead.not_stored(why, until);
+        self.own.take().map_or(State::Over, State::Own)
+    }
+
+    /// The client that has caused it gets this.
+    fn give(&self, given: Given) {
+        if let Some(own) = &self.own {
+            own.give(given);
+        }
+    }
+
+    /// There is no response.
+    fn fail(&mut self, lead: Lead, fault: Fault) {
+        let Some(object) = self.validated.take() else { return lead.fail_all(fault) };
+        let request = Self::request(&self.lines, self.has_credentials);
+        let is_upstream = matches!(fault.status, 500..=504);
+        let failure = Failure::Unreachable;
+        match use_on_failure(&self.rule.policy, &request, object.head(), failure, now())
+            .filter(|_| is_upstream)
+        {
+            Some(_) => lead.answer_with(object),
+            // RFC 9111 §5.2.2.2.
+            None if is_upstream && object.head().freshness.must_validate => {
+                lead.fail_all(Fault { status: 504, ..fault });
+            }
+            None => lead.fail_all(fault),
+        }
+    }
+}
+
+impl ResponseSink for Sink {
+    fn inform(&mut self, lines: &[u8]) {
+        if let Some(own) = &self.own {
+            own.inform(lines);
+        }
+    }
+
+    fn head(&mut self, text: &[u8]) {
+        let State::Waiting(lead) = mem::replace(&mut self.state, State::Over) else { return };
+        let mut head = ResponseHead::new();
+        let is_read = matches!(head.parse(text, &HeadLimits::default()), Ok(Progress::Complete));
+        if !is_read || head.status < 200 {
+            self.state = State::Waiting(lead);
+            return;
+        }
+        let fields = FieldView::new(&head.fields, text, &[]).iter();
+        let mut response =
+            Response::read(&self.rule.policy, head.status, (self.asked, now()), fields.clone());
+        response.content_length = match head.status {
+            204 => Some(0),
+            _ => response_length(&head, text).ok().flatten(),
+        };
+        self.state = self.decide(lead, &response, fields);
+    }
+
+    fn poll_push(&mut self, bytes: &[u8], context: &Context<'_>) -> Poll<io::Result<usize>> {
+        match &mut self.state {
+            State::Storing(lead) => {
+                ready!(lead.poll_room(context));
+                let appended = lead.append(bytes).map(|()| bytes.len());
+                Poll::Ready(appended.map_err(|_| io::ErrorKind::BrokenPipe.into()))
+            }
+            State::Own(own) => own.poll_push(bytes, context).map(|()| Ok(bytes.len())),
+            State::Waiting(_) | State::Over => Poll::Ready(Ok(bytes.len())),
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        match &self.state {
+            State::Waiting(_) => false,
+            State::Storing(lead) => !lead.is_wanted(),
+            State::Own(own) => own.has_left(),
+            State::Over => true,
+        }
+    }
+
+    fn end(&mut self, outcome: Result<(), Fault>) {
+        match (mem::replace(&mut self.state, State::Over), outcome) {
+            (State::Waiting(lead), Err(fault)) => self.fail(lead, fault),
+            // What is not complete is broken for its readers, and not stored.
+            (State::Storing(lead), Ok(())) => drop(lead.finish()),
+            (State::Storing(lead), Err(_)) => lead.fail(Broken::Failed),
+            (State::Own(own), outcome) => own.end(outcome),
+            (State::Waiting(_), Ok(())) | (State::Over, _) => {}
+        }
+    }
+}
+
+fn now() -> UnixMillis {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMillis(time.as_millis() as u64)
+}

@@ -1,0 +1,65 @@
+//! A request that goes to the service although its route has a cache: what its response changes there.
+
+use crate::exchange::cache::asked::{fields, request, url};
+use crate::state::exchange::Exchange;
+use crate::state::forwarded::Forwarded;
+use crate::state::worker::Worker;
+use thalweg_cache::request::FieldLines;
+use thalweg_cache::{
+    HeadEffect, Key, Response, StoredHead, UnixMillis, Url, head_effect, invalidates, same_origin,
+};
+use thalweg_filter::FieldView;
+
+/// The final response to a request that went to the service has come, with this head: what is stored may go, hold for
+/// longer, or be worth another try.
+#[inline]
+pub(crate) fn see_response(worker: &Worker, x: &mut Exchange, head: &[u8]) {
+    if let Some(forwarded) = x.filtering.as_mut().and_then(|filtering| filtering.forwarded.take()) {
+        change_store(worker, x, head, forwarded);
+    }
+}
+
+fn change_store(worker: &Worker, x: &mut Exchange, head: &[u8], mut forwarded: Box<Forwarded>) {
+    if !forwarded.key.bytes().is_empty() {
+        let lines = FieldView::new(&x.response.fields, head, &[]).iter();
+        see(worker, x, &mut forwarded, lines);
+    }
+    x.filtering.get_or_insert_default().forwarded = Some(forwarded);
+}
+
+fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl FieldLines<'a>) {
+    let (store, policy, now) = (&worker.shared.cache, &forwarded.rule.policy, worker.unix());
+    let asked = UnixMillis(now.0.saturating_sub(x.age(worker.reactor.now()).as_millis() as u64));
+    let response = Response::read(policy, x.response.status, (asked, now), lines.clone());
+    if invalidates(x.request.method, response.status) {
+        invalidate(worker, x, forwarded, [response.location, response.content_location]);
+        return;
+    }
+    if let Some(object) = &forwarded.selected {
+        let length = object.body().len();
+        match head_effect(policy, &request(x), (object.head(), length), &response, lines.clone()) {
+            HeadEffect::Freshened(head) => drop(store.freshen(object, *head)),
+            HeadEffect::Dropped => drop(store.remove_object(object)),
+            HeadEffect::Nothing => {}
+        }
+    }
+    if forwarded.is_marked {
+        match StoredHead::new(policy, &request(x), &response, lines) {
+            Ok(_) => store.unmark(&forwarded.key, &forwarded.variant),
+            Err(why) => forwarded.detail = Some(why),
+        }
+    }
+}
+
+/// What is stored for the URL of an unsafe request goes, and what its response names (RFC 9111 §4.4).
+fn invalidate(worker: &Worker, x: &Exchange, forwarded: &Forwarded, named: [Option<&[u8]>; 2]) {
+    let store = &worker.shared.cache;
+    store.remove_url(forwarded.key.url());
+    let own = url(x);
+    for target in named.into_iter().flatten().filter_map(|reference| same_origin(&own, reference)) {
+        let url = Url { path: &target.path, query: target.query.as_deref(), ..own };
+        if let Ok(key) = Key::of(&forwarded.rule.key, &url, fields(x), None) {
+            store.remove_url(key.url());
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Waiting for a response that is fetched for the store, by oneself or by another.
+
+use crate::exchange::cache::asked::{Asked, fields};
+use crate::exchange::cache::own_response::{OwnReader, Taken};
+use crate::exchange::cache::reply::{handled, of_given, of_object, of_passed};
+use crate::exchange::cache::{LOOKS, Looked, look_again};
+use crate::exchange::filter_request::ended;
+use crate::exchange::upstream::await_response::send_interim;
+use crate::state::exchange::{Client, Exchange};
+use crate::state::worker::Worker;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use thalweg_cache::{Forward, Hit};
+use thalweg_core::Fault;
+use thalweg_filter::Reply;
+use thalweg_http::Version;
+use thalweg_observe::CacheUse;
+use thalweg_store::{Alone, Given, Object, Reader, Seen};
+
+/// Who fetches is not given up for its time: it has deadlines of its own.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// Who waits, and for what.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) asked: Asked,
+    pub(crate) why: Forward,
+    pub(crate) reader: Reader,
+    /// Of the client that has caused the fetch: its end of what is not for the store.
+    pub(crate) own: Option<OwnReader>,
+}
+
+/// Waits until the response begins; `None`: the request goes to the service by itself. Cancel-safe: who leaves does not
+/// end the fetch.
+pub(crate) async fn wait(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    mut waiting: Box<Waiting>,
+) -> Result<Option<Box<Reply>>, Fault> {
+    for _ in 0..LOOKS {
+        let Waiting { asked, why, mut reader, own } = *waiting;
+        let most = if own.is_some() { LONGEST } else { asked.rule.wait };
+        let Some(seen) = watch(worker, client, x, (&mut reader, own.as_ref()), most).await? else {
+            return Ok(alone(x, asked, why));
+        };
+        let given = match seen {
+            Seen::Response(given) => given,
+            Seen::Object(object) => {
+                return Ok(Some(with_object(worker, x, &asked, (&object, why, own.is_some()))));
+            }
+            Seen::Alone(Alone::Failed(fault)) => return Err(fault),
+            Seen::Alone(_) => return Ok(with_own(worker, x, (asked, why), own)),
+        };
+        let variant = variant_of(x, &asked, &given);
+        if own.is_some() || variant.as_deref() == Some(&*given.variant) {
+            return Ok(Some(with_given(worker, x, (&asked, why), (&given, reader), own.is_none())));
+        }
+        // It turned out to be for other requests.
+        let Some(variant) = variant else { return Ok(alone(x, asked, why)) };
+        drop(reader);
+        waiting = match look_again(worker, client, x, (asked, Some(variant))) {
+            Looked::Forward => return Ok(None),
+            Looked::Answered(reply) => return Ok(Some(reply)),
+            Looked::Waits(next) => next,
+        };
+    }
+    let Waiting { asked, why, .. } = *waiting;
+    Ok(alone(x, asked, why))
+}
+
+/// Waits for the head, at most so long. Interim responses before it go to the client that has caused the fetch.
+async fn watch(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (reader, own): (&mut Reader, Option<&OwnReader>),
+    most: Duration,
+) -> Result<Option<Seen>, Fault> {
+    let began = worker.reactor.now();
+    let end = began + most;
+    let seen = poll_fn(|context| {
+        pass_interims(client, x, own, context);
+        // Half of an interim response must not be followed by another one.
+        if !x.downward.is_stalled()
+            && let Poll::Ready(seen) = reader.poll_head(context)
+        {
+            return Poll::Ready(Ok(Some(seen)));
+        }
+        if let Some(fault) = ended(worker, client, x) {
+            return Poll::Ready(Err(fault));
+        }
+        let now = worker.reactor.now();
+        if now >= end {
+            return Poll::Ready(Ok(None));
+        }
+        x.set_exact_deadline(client, now, end.saturating_duration_since(now));
+        Poll::Pending
+    })
+    .await;
+    client.socket.set_deadline(None);
+    x.waited += worker.reactor.now().saturating_duration_since(began);
+    seen
+}
+
+fn pass_interims(client: &Client, x: &mut Exchange, own: Option<&OwnReader>, context: &Context<'_>) {
+    if x.downward.is_stalled() {
+        // The client was slow to take one; if it is gone, that shows elsewhere.
+        let _ = x.downward.poll_flush(&client.socket);
+    }
+    while let Some(mut lines) = own.and_then(|own| own.next_interim(context)) {
+        if x.request.version != Version::Http10 {
+            send_interim(client, x, &mut lines);
+        }
+    }
+}
+
+/// What the `Vary` of a response makes of this request; `None`: nothing that could be compared.
+fn variant_of(x: &Exchange, asked: &Asked, given: &Given) -> Option<Vec<u8>> {
+    let mut variant = Vec::new();
+    given.head.vary.write_key(&asked.rule.policy, fields(x), &mut variant).then_some(variant)
+}
+
+fn with_given(
+    worker: &Worker,
+    x: &mut Exchange,
+    (asked, why): (&Asked, Forward),
+    (given, reader): (&Given, Reader),
+    collapsed: bool,
+) -> Box<Reply> {
+    x.cache_use = Some(if collapsed { CacheUse::Collapsed } else { CacheUse::Miss });
+    let hit = Hit::of(&given.head, worker.unix());
+    of_given(x, asked, (given, reader), &handled::fetched(hit, why, (true, collapsed)))
+}
+
+/// A stored response answers, which was validated, or is used because the service fails.
+fn with_object(
+    worker: &Worker,
+    x: &mut Exchange,
+    asked: &Asked,
+    (object, why, is_own): (&Arc<Object>, Forward, bool),
+) -> Box<Reply> {
+    let hit = Hit::of(object.head(), worker.unix());
+    x.cache_use = Some(match (hit.is_stale, is_own) {
+        (true, _) => CacheUse::Stale,
+        (false, true) => CacheUse::Revalidated,
+        (false, false) => CacheUse::Collapsed,
+    });
+    let used = handled::fetched(hit, why, (false, !is_own));
+    of_object(x, asked, (object.head(), object.body()), &used)
+}
+
+/// There is nothing for all: what is there for the client that has asked, or it goes to the service by itself.
+fn with_own(
+    worker: &Worker,
+    x: &mut Exchange,
+    (asked, why): (Asked, Forward),
+    own: Option<OwnReader>,
+) -> Option<Box<Reply>> {
+    match own.and_then(OwnReader::take) {
+        Some(Taken::Passed(passed)) => {
+            x.cache_use = Some(CacheUse::Pass);
+            Some(of_passed(&asked.rule, why, passed))
+        }
+        Some(Taken::Stored(head, object)) => {
+            x.cache_use = Some(CacheUse::Revalidated);
+            let used = handled::fetched(Hit::of(&head, worker.unix()), why, (false, false));
+            Some(of_object(x, &asked, (&head, object.body()), &used))
+        }
+        None => alone(x, asked, why),
+    }
+}
+
+/// The request goes to the service by itself.
+fn alone(x: &mut Exchange, asked: Asked, why: Forward) -> Option<Box<Reply>> {
+    x.cache_use = Some(CacheUse::Pass);
+    x.filtering.get_or_insert_default().forwarded = Some(Box::new(asked.into_forwarded(why)));
+    None
+}

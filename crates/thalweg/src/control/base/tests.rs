@@ -1,0 +1,113 @@
+//! What sources find, and what documents and the process itself are kept from.
+
+use super::*;
+use thalweg_config::{Loaded, Offer, check_text, with_documents};
+use thalweg_discovery::Document;
+
+const FILE: &str = "\
+listeners: { web: { address: '127.0.0.1:0' } }
+metrics: { address: '127.0.0.1:9901' }
+services: { inner: { discover: { dns: { name: inner.test, port: 80 } } } }
+routes:
+  - { name: inner, match: { host: inner.test }, to: inner, filters: [ { access: { allow: [ 192.0.2.1 ] } } ] }
+";
+
+/// A service of a document that is found, one that is written, and one that is as well guarded as the file's.
+const DOCUMENT: &str = "\
+services:
+  found: { discover: { dns: { name: found.test, port: 80 } } }
+  written: { endpoints: [ 'http://10.0.0.7' ] }
+  guarded: { discover: { dns: { name: guarded.test, port: 80 } } }
+routes:
+  - { name: found, match: { host: found.test }, to: found }
+  - { name: written, match: { host: written.test }, to: written }
+  - { name: guarded, match: { host: guarded.test }, to: guarded, filters: [ { access: { allow: [ 192.0.2.2 ] } } ] }
+";
+
+fn loaded() -> Loaded {
+    let alone = check_text("a.yaml", FILE, &|_| None).unwrap_or_else(|report| panic!("{}", report.lines()));
+    let documents = [Document { name: "a".into(), text: DOCUMENT.into() }].into();
+    let (good, refused) = (Arc::default(), Arc::default());
+    let offer = Offer { source: "etcd".into(), documents, good, refused };
+    let merged = with_documents(alone, ("a.yaml", FILE.as_bytes()), &|_| None, (&[offer], &|_| None));
+    assert!(merged.flaws.is_empty(), "{:?}", merged.flaws);
+    merged.loaded
+}
+
+fn base() -> Base {
+    let loaded = loaded();
+    let found = (&loaded.settings.discover, &FoundSets::default());
+    Base::with_documents(loaded.plan, found, loaded.apart)
+}
+
+fn id(base: &Base, service: &str) -> Arc<str> {
+    let mut sources = base.sources();
+    sources.find(|(known, _)| &*known.name == service).map(|(_, discover)| discover.id.clone()).unwrap()
+}
+
+fn take(base: &mut Base, service: &str, hosts: &[&str]) -> TakenSet {
+    let found = hosts.iter().map(|host| Found::at(*host, 80)).collect();
+    base.take_found(&id(base, service), found)
+}
+
+fn endpoints(base: &Base, service: &str) -> Vec<String> {
+    let service = base.services.iter().find(|known| &*known.name == service).unwrap();
+    service.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect()
+}
+
+#[test]
+fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
+    let mut base = base();
+    take(&mut base, "inner", &["10.0.0.1", "10.0.0.2"]);
+    let taken = take(&mut base, "found", &["10.0.0.2", "10.0.0.3"]);
+    assert_eq!(endpoints(&base, "found"), ["10.0.0.3:80"]);
+    assert_eq!(
+        taken.flaw.as_deref(),
+        Some(
+            "`http://10.0.0.2:80` is left out: the route `found` has no `access`, which every way to the service \
+             `inner` has"
+        )
+    );
+    // The other way round: it is the file's from now on.
+    let taken = take(&mut base, "inner", &["10.0.0.3"]);
+    assert_eq!(endpoints(&base, "found"), ["10.0.0.2:80"]);
+    assert_eq!(taken.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["inner", "found"]);
+    assert_eq!(taken.flaw, None, "it is one of another source");
+    assert_eq!(endpoints(&base, "inner"), ["10.0.0.3:80"]);
+    // Who has the same protection may have the same endpoints.
+    take(&mut base, "guarded", &["10.0.0.3"]);
+    assert_eq!(endpoints(&base, "guarded"), ["10.0.0.3:80"]);
+    assert!(!base.take_crossed());
+}
+
+#[test]
+fn a_plan_that_takes_over_keeps_documents_from_what_is_known_already() {
+    let mut before = base();
+    take(&mut before, "inner", &["10.0.0.1"]);
+    take(&mut before, "found", &["10.0.0.1", "10.0.0.4"]);
+    let loaded = loaded();
+    let found = (&loaded.settings.discover, before.found());
+    let base = Base::with_documents(loaded.plan, found, loaded.apart);
+    assert_eq!(endpoints(&base, "found"), ["10.0.0.4:80"]);
+    assert_eq!(endpoints(&base, "inner"), ["10.0.0.1:80"]);
+}
+
+#[test]
+fn an_endpoint_that_a_document_writes_and_the_file_finds_later_is_told() {
+    let mut base = base();
+    take(&mut base, "inner", &["10.0.0.1"]);
+    assert!(!base.take_crossed());
+    take(&mut base, "inner", &["10.0.0.7"]);
+    assert!(base.take_crossed() && !base.take_crossed());
+}
+
+#[test]
+fn what_is_found_is_never_the_process_itself() {
+    let mut base = base();
+    let found = ["127.0.0.1", "10.0.0.1", "::1"].map(|host| Found::at(host, 9901));
+    let source = id(&base, "inner");
+    let taken = base.take_found(&source, found.into());
+    assert_eq!(endpoints(&base, "inner"), ["10.0.0.1:9901"]);
+    let told = taken.flaw.unwrap();
+    assert!(told.ends_with("is left out: it is the admin API or the metrics"), "{told}");
+}
