@@ -35,7 +35,8 @@ impl Condition {
     /// A sentence: the condition cannot be expressed.
     pub(super) fn parse(words: &[String], set: &BTreeMap<String, String>) -> Result<Self, String> {
         let joined = words.join("\u{1}");
-        let inner = joined.trim_start_matches(['(', '\u{1}']).trim_end_matches(')').trim_end_matches('\u{1}');
+        let inner = joined.strip_prefix('(').unwrap_or(&joined);
+        let inner = inner.strip_suffix(')').unwrap_or(inner);
         let parts: Vec<&str> = inner.split('\u{1}').filter(|part| !part.is_empty()).collect();
         let (name, operator, value) = match parts.as_slice() {
             [name] => (*name, "", ""),

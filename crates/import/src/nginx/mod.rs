@@ -38,25 +38,25 @@ const ALWAYS: &[&str] = &[
 
 /// A zone of `limit_req_zone`.
 #[derive(Clone, Debug)]
-pub(super) struct Zone {
-    pub(super) requests: u64,
-    pub(super) per: String,
-    pub(super) key: Value,
+struct Zone {
+    requests: u64,
+    per: String,
+    key: Value,
 }
 
 /// What is collected while the configuration is read.
-pub(super) struct Importer<'a> {
-    pub(super) files: &'a dyn Files,
-    pub(super) report: Report,
-    pub(super) draft: Draft,
-    pub(super) upstreams: BTreeMap<String, Upstream>,
-    pub(super) zones: BTreeMap<String, Zone>,
-    pub(super) connection_zones: BTreeMap<String, Value>,
-    pub(super) listeners: Vec<Listener>,
-    pub(super) servers: Vec<Server>,
+struct Importer<'a> {
+    files: &'a dyn Files,
+    report: Report,
+    draft: Draft,
+    upstreams: BTreeMap<String, Upstream>,
+    zones: BTreeMap<String, Zone>,
+    connection_zones: BTreeMap<String, Value>,
+    listeners: Vec<Listener>,
+    servers: Vec<Server>,
     /// Of the server that is made into routes: pages with a location of their own, and locations by name.
-    pub(super) page_roots: Vec<(String, String)>,
-    pub(super) named: Vec<(String, Level)>,
+    page_roots: Vec<(String, String)>,
+    named: Vec<(String, Level)>,
 }
 
 /// Reads configurations of nginx.

@@ -2,10 +2,10 @@
 
 use super::{print_error, say, show};
 use clap::Args;
-use std::fs;
+use std::{env, fs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use thalweg_config::{check_text, inputs_of};
+use thalweg_config::check_text;
 use thalweg_import::{FORMATS, Files, Imported};
 
 /// Bytes that a file may have.
@@ -54,7 +54,7 @@ pub(crate) fn import(args: &ImportArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let name = args.output.clone().unwrap_or_else(|| PathBuf::from("imported.yaml"));
-    match check_text(&name.display().to_string(), &configuration) {
+    match check_text(&name.display().to_string(), &configuration, &|name| env::var(name).ok()) {
         Ok(_) if report.is_exact() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(LOSSES),
         Err(problems) => {
