@@ -59,6 +59,8 @@ fn play(original: &Original, least: usize) {
     let mut wrong = wrong.into_inner().unwrap();
     wrong.sort();
     let mut out = String::new();
-    wrong.iter().for_each(|told| drop(writeln!(out, "{told}")));
+    for told in &wrong {
+        let _ = writeln!(out, "{told}");
+    }
     assert!(wrong.is_empty(), "{} of {} files:\n{out}", wrong.len(), files.len());
 }

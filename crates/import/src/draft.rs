@@ -55,8 +55,9 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+    /// How early a route with these is asked, among those of one path.
+    pub(crate) fn rank(&self) -> (bool, usize, usize) {
+        (!self.methods.is_empty(), self.headers.entries().len(), self.query.entries().len())
     }
 
     /// Both together; `None` where they speak of the same thing.

@@ -54,8 +54,10 @@ mod tests {
     use super::*;
 
     fn told(rules: &[(bool, &str)]) -> (bool, Vec<String>) {
-        let rules: Vec<Rule> =
-            rules.iter().map(|(allow, text)| (*allow, (*text != "all").then(|| network(text).unwrap()))).collect();
+        let rules: Vec<Rule> = rules
+            .iter()
+            .map(|(allow, text)| (*allow, (*text != "all").then(|| network(text).unwrap())))
+            .collect();
         let (only, found) = outcome(&rules);
         (only, found.iter().map(ToString::to_string).collect())
     }

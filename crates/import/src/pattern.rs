@@ -35,7 +35,11 @@ pub(crate) fn whole(searched: &str, any_case: bool) -> Result<Whole, String> {
         };
         // `.*` at an end is there already.
         let begin = if begin == ".*?" && inner.starts_with(".*") { "" } else { begin };
-        let end = if end == ".*" && (inner == ".*" || (inner.ends_with(".*") && !inner.ends_with("\\.*"))) { "" } else { end };
+        let end = if end == ".*" && (inner == ".*" || (inner.ends_with(".*") && !inner.ends_with("\\.*"))) {
+            ""
+        } else {
+            end
+        };
         format!("{flags}{begin}{inner}{end}")
     };
     let compiled = Regex::new(&format!(r"\A(?:{text})\z")).map_err(|_| reason(&searched))?;
@@ -64,7 +68,14 @@ fn known_escapes(text: &str) -> String {
             continue;
         }
         match letters.next() {
-            Some(next) if matches!(next, '/' | '_' | '\'' | '"' | '<' | '>' | '@' | ':' | ';' | ',' | '=' | '!' | '%') => out.push(next),
+            Some(next)
+                if matches!(
+                    next,
+                    '/' | '_' | '\'' | '"' | '<' | '>' | '@' | ':' | ';' | ',' | '=' | '!' | '%'
+                ) =>
+            {
+                out.push(next)
+            }
             Some('Z') => out.push_str(r"\z"),
             Some(next) => {
                 out.push('\\');

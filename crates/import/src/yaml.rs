@@ -233,7 +233,8 @@ fn flow(value: &Value) -> Option<String> {
 /// A text, in quotes unless it is plainly a text. `$` that would begin a variable is doubled.
 fn scalar(text: &str) -> String {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
-    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'/');
+    let begins =
+        text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_' || byte == b'/');
     let reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
     if begins && text.bytes().all(is_word) && !reserved.contains(&text.to_ascii_lowercase().as_str()) {
         return text.to_owned();
@@ -267,7 +268,10 @@ fn is_plain_value(text: &str) -> bool {
     let number = &text[..text.len() - unit.len()];
     !number.is_empty()
         && number.len() < 15
-        && matches!(unit, "ms" | "s" | "m" | "h" | "d" | "B" | "KiB" | "MiB" | "GiB" | "KB" | "MB" | "GB" | "%" | "xx")
+        && matches!(
+            unit,
+            "ms" | "s" | "m" | "h" | "d" | "B" | "KiB" | "MiB" | "GiB" | "KB" | "MB" | "GB" | "%" | "xx"
+        )
 }
 
 #[cfg(test)]

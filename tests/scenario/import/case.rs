@@ -15,33 +15,33 @@ use std::path::Path;
 
 /// A request of a file.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(super) struct Request {
     /// As it is written, for messages.
-    pub line: String,
-    pub method: String,
-    pub is_secure: bool,
+    pub(super) line: String,
+    pub(super) method: String,
+    pub(super) is_secure: bool,
     /// Host and port as the client names them.
-    pub authority: String,
-    pub port: u16,
-    pub target: String,
-    pub fields: Vec<(String, String)>,
-    pub body: String,
+    pub(super) authority: String,
+    pub(super) port: u16,
+    pub(super) target: String,
+    pub(super) fields: Vec<(String, String)>,
+    pub(super) body: String,
     /// The status of Thalweg, where the two differ and the report says so.
-    pub differs: Option<u16>,
+    pub(super) differs: Option<u16>,
 }
 
 /// A file.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub(super) struct Case {
     /// Names and texts, the first one is the configuration.
-    pub files: Vec<(String, String)>,
-    pub requests: Vec<Request>,
+    pub(super) files: Vec<(String, String)>,
+    pub(super) requests: Vec<Request>,
     /// Lines of the report that are not exact.
-    pub losses: Vec<String>,
+    pub(super) losses: Vec<String>,
 }
 
 impl Case {
-    pub fn read(file: &Path) -> Self {
+    pub(super) fn read(file: &Path) -> Self {
         let text = fs::read_to_string(file).unwrap();
         let first = format!("main.{}", file.extension().unwrap_or_default().to_string_lossy());
         let mut case = Self { files: vec![(first, String::new())], requests: Vec::new(), losses: Vec::new() };

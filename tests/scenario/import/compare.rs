@@ -29,7 +29,7 @@ const ADDED: &[&str] =
 const OF_CONNECTION: &[&str] = &["connection", "keep-alive", "te", "via", "x-answer"];
 
 /// What is not alike; empty: nothing. `theirs` is `None` where they need not be alike.
-pub fn told(
+pub(super) fn told(
     request: &Request,
     theirs: Option<Result<Message, String>>,
     ours: Result<Message, String>,
@@ -38,13 +38,19 @@ pub fn told(
 ) -> String {
     if let Some(expected) = request.differs {
         let status = ours.as_ref().map_or(0, Message::status);
-        return if status == expected { String::new() } else { format!("  Thalweg: {status}, not {expected}\n") };
+        return if status == expected {
+            String::new()
+        } else {
+            format!("  Thalweg: {status}, not {expected}\n")
+        };
     }
     let Some(theirs) = theirs else { return String::new() };
     let (theirs, ours) = match (theirs, ours) {
         (Ok(theirs), Ok(ours)) => (theirs, ours),
         // Closed without an answer.
-        (Err(theirs), Err(ours)) if theirs.starts_with("End") == ours.starts_with("End") => return String::new(),
+        (Err(theirs), Err(ours)) if theirs.starts_with("End") == ours.starts_with("End") => {
+            return String::new();
+        }
         (theirs, ours) => return format!("  original: {:.300?}\n  Thalweg: {:.300?}\n", theirs, ours),
     };
     let mut out = String::new();
@@ -80,10 +86,14 @@ fn fields(message: &Message, request: &Request, is_own_page: bool) -> String {
         if OWN.contains(&name.as_str()) || (is_own_page && name.starts_with("content-")) {
             continue;
         }
-        let value = if name == "location" { place(value, request) } else { value.clone() };
+        let value = match name.as_str() {
+            "location" => place(value, request),
+            // The report says of every configuration that challenges name it.
+            "www-authenticate" => value.replace(", charset=\"UTF-8\"", ""),
+            _ => value.clone(),
+        };
         all.entry(name).or_default().push(value);
     }
-    // Pages that the proxies make themselves say when they were changed, but not alike for generated ones.
     all.iter().fold(String::new(), |mut out, (name, values)| {
         let _ = write!(out, "{name}={} ", values.join(", "));
         out

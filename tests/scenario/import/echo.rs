@@ -8,19 +8,19 @@ use thalweg_tests::{Message, Upstream};
 
 /// The echo services, and an address that refuses.
 #[derive(Debug)]
-pub struct Echo {
+pub(super) struct Echo {
     services: Vec<Upstream>,
     refusing: Refusing,
 }
 
 impl Echo {
-    pub fn start() -> Self {
+    pub(super) fn start() -> Self {
         let services = (1..=4).map(|number| Upstream::start(move |request| Some(answer(number, request))));
         Self { services: services.collect(), refusing: Refusing::new() }
     }
 
     /// A text with addresses of this run in place of the written ports.
-    pub fn placed(&self, text: &str) -> String {
+    pub(super) fn placed(&self, text: &str) -> String {
         let named = |port: u16, address: SocketAddr| (format!("127.0.0.1:{port}"), address.to_string());
         let mut pairs: Vec<(String, String)> =
             (9001..).zip(&self.services).map(|(port, service)| named(port, service.address())).collect();

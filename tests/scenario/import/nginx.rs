@@ -5,6 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
 use thalweg_tests::program::find_or_skip;
 use thalweg_tests::secure::Identity;
@@ -13,8 +14,7 @@ use thalweg_tests::{Directory, Message, Process, STEP};
 use super::side::{Original, free_port};
 use super::watchdog;
 
-const NGINX: Original =
-    Original { name: "nginx", listening_at, start, prepare, is_own_page };
+const NGINX: Original = Original { name: "nginx", listening_at, start, prepare, is_own_page };
 
 /// Lines of nginx's own content types, a few of them.
 const TYPES: &str = "types { text/html html htm; text/css css; text/plain txt; application/json json;\n\
@@ -42,7 +42,8 @@ fn prepare(directory: &Directory) {
         ("users.htpasswd", "ada:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n"),
         ("mime.types", TYPES),
     ] {
-        directory.write(name, text);
+        let file = fs::File::options().write(true).open(directory.write(name, text)).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::from_secs(1_700_000_000)).unwrap();
     }
     Identity::shared().write_into(&root.join("ssl"), "site");
 }
@@ -68,11 +69,15 @@ fn start(directory: &Directory, main: &Path, _: IpAddr) -> Option<Process> {
     let nginx = find_or_skip("nginx")?;
     let root = directory.path().display().to_string();
     let text = fs::read_to_string(main).unwrap();
-    let is_own = |line: &&str| !["user ", "pid ", "error_log ", "access_log ", "worker_processes "].iter().any(|word| line.trim_start().starts_with(word));
+    let is_own = |line: &&str| {
+        !["user ", "pid ", "error_log ", "access_log ", "worker_processes "]
+            .iter()
+            .any(|word| line.trim_start().starts_with(word))
+    };
     let text = text.lines().filter(is_own).fold(String::new(), |out, line| out + line + "\n");
-    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].iter().fold(String::new(), |out, name| {
-        out + &format!("{name}_temp_path {root}/temp-{name}; ")
-    });
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .fold(String::new(), |out, name| out + &format!("{name}_temp_path {root}/temp-{name}; "));
     let text = text.replacen("http {", &format!("http {{ access_log off; {paths}"), 1);
     let has_events = text.contains("events {");
     let head = "daemon off; master_process off; error_log stderr notice;";

@@ -17,30 +17,30 @@ use super::compare;
 use super::echo::Echo;
 
 /// A program that Thalweg takes over from.
-pub struct Original {
+pub(super) struct Original {
     /// As `thalweg import` calls it.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// The text of a file with its listeners at an address.
-    pub listening_at: fn(&str, IpAddr) -> String,
+    pub(super) listening_at: fn(&str, IpAddr) -> String,
     /// Starts the program in a directory with the file `main.*`; `None`: there is no such program here, and only
     /// Thalweg runs.
-    pub start: fn(&Directory, &Path, IpAddr) -> Option<Process>,
+    pub(super) start: fn(&Directory, &Path, IpAddr) -> Option<Process>,
     /// Files that every case may name.
-    pub prepare: fn(&Directory),
+    pub(super) prepare: fn(&Directory),
     /// Whether a response is one of the program's own pages of errors.
-    pub is_own_page: fn(&Message) -> bool,
+    pub(super) is_own_page: fn(&Message) -> bool,
 }
 
 /// How long `import` and `check` may take.
 const RUN: Duration = Duration::from_secs(20);
 
 /// Ports below 1024 need root.
-pub fn free_port(port: u16) -> u16 {
+pub(super) fn free_port(port: u16) -> u16 {
     if port < 1024 { port + 8000 } else { port }
 }
 
 /// What is not alike; empty: nothing.
-pub fn play(original: &Original, case: &Case, echo: &Echo) -> String {
+pub(super) fn play(original: &Original, case: &Case, echo: &Echo) -> String {
     let (theirs, ours) = (port::own_address(), port::own_address());
     let place = |ip: IpAddr| {
         let directory = Directory::new();
@@ -75,7 +75,8 @@ pub fn play(original: &Original, case: &Case, echo: &Echo) -> String {
     let proxy = Proxy::start_file(second, &[], file);
     for request in &case.requests {
         let ours = ask(request, ours, echo);
-        let theirs = process.as_ref().filter(|_| request.differs.is_none()).map(|_| ask(request, theirs, echo));
+        let theirs =
+            process.as_ref().filter(|_| request.differs.is_none()).map(|_| ask(request, theirs, echo));
         let told = compare::told(request, theirs, ours, original.is_own_page, &directories);
         if !told.is_empty() {
             let _ = writeln!(out, "{}\n{told}", request.line);
@@ -94,7 +95,8 @@ fn root(directory: &Directory) -> String {
 
 /// Runs the importer; gives the report.
 fn imported(original: &str, directory: &Directory, main: &str) -> Result<Value, String> {
-    let arguments = ["import", original, main, "--output", "thalweg.yaml", "--report", "report.json", "--json"];
+    let arguments =
+        ["import", original, main, "--output", "thalweg.yaml", "--report", "report.json", "--json"];
     let done = program::run(command(directory.path()).args(arguments), RUN);
     if !matches!(done.code, 0 | 4) {
         let text = fs::read_to_string(directory.path().join("thalweg.yaml")).unwrap_or_default();
@@ -143,7 +145,8 @@ fn ask(request: &Request, ip: IpAddr, echo: &Echo) -> Result<Message, String> {
         true => Connection::open_secure(address, Identity::shared(), host).map_err(told)?,
         false => Connection::open(address).map_err(told)?,
     };
-    let mut text = format!("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target, request.authority);
+    let mut text =
+        format!("{} {} HTTP/1.1\r\nHost: {}\r\n", request.method, request.target, request.authority);
     for (name, value) in &request.fields {
         let _ = write!(text, "{name}: {}\r\n", echo.placed(value));
     }

@@ -156,7 +156,9 @@ fn test(name: &str, wanted: &Wanted<'_>) -> Result<Test, String> {
         ("https", Wanted::Equal("on")) => Ok(Test::Scheme("https".to_owned())),
         ("https", Wanted::Equal("" | "off")) => Ok(Test::Scheme("http".to_owned())),
         ("uri" | "request_uri", Wanted::Equal(path)) if !path.contains('?') => Ok(Test::Path(escaped(path))),
-        ("uri" | "request_uri", Wanted::Like(regex, any_case)) => Ok(Test::Path(whole(regex, *any_case)?.text)),
+        ("uri" | "request_uri", Wanted::Like(regex, any_case)) => {
+            Ok(Test::Path(whole(regex, *any_case)?.text))
+        }
         _ => Err(format!("conditions on `${name}` cannot be expressed")),
     }
 }

@@ -1,13 +1,14 @@
 //! What a location does with a request, as the filters and the service of a route.
 
 use super::Importer;
+use super::conditions::Test;
 use super::level::{Action, Check, Level};
 use super::matching::{Kind, Pattern, plain};
 use super::settings::Settings;
 use super::upstream::{Pass, note_unverified};
 use super::variables::{Scope, is_constant};
 use crate::Grade;
-use crate::draft::{To, duration, literal, size};
+use crate::draft::{Conditions, To, duration, literal, size};
 use crate::networks::outcome;
 use crate::pattern::escaped;
 use crate::yaml::{Map, Value, one, one_or_many};
@@ -25,6 +26,29 @@ pub(super) struct Content {
     pub(super) timeouts: Map,
     pub(super) limits: Map,
     pub(super) notes: Vec<String>,
+}
+
+/// What conditions make of a location.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Those that are answered before the location.
+    before: Vec<(Conditions, Content)>,
+    /// What a request must fulfil to reach it.
+    conditions: Conditions,
+    content: Content,
+    /// Those that do not reach it, the last one first.
+    behind: Vec<(Conditions, Content)>,
+}
+
+impl Asked {
+    /// Whether routes with these conditions are asked in this order: those with methods first, then by the number of
+    /// conditions on fields, then on the query.
+    fn is_ordered(&self) -> bool {
+        let before = self.before.iter().map(|(conditions, _)| conditions.rank());
+        let behind = self.behind.iter().rev().map(|(conditions, _)| conditions.rank());
+        let ranks: Vec<_> = before.chain([self.conditions.rank()]).chain(behind).collect();
+        ranks.is_sorted_by(|one, next| one >= next)
+    }
 }
 
 /// A filter that is called only `when`.
@@ -59,7 +83,8 @@ fn redirect(status: u16, text: &str, scope: &Scope) -> Result<Map, String> {
         ("?$args", "", true),
         ("?$query_string", "", true),
     ];
-    let found = endings.iter().find_map(|(end, instead, keeps)| Some((text.strip_suffix(end)?, *instead, *keeps)));
+    let found =
+        endings.iter().find_map(|(end, instead, keeps)| Some((text.strip_suffix(end)?, *instead, *keeps)));
     let (begin, instead, keeps) = found.unwrap_or((text, "", false));
     let to = scope.template(&format!("{begin}{instead}"))?;
     if to.is_empty() {
@@ -73,44 +98,112 @@ fn redirect(status: u16, text: &str, scope: &Scope) -> Result<Map, String> {
 }
 
 impl Importer<'_> {
-    /// What a location does.
+    /// What a location does, where its conditions do not matter.
     pub(super) fn content(&mut self, level: &Level, pattern: &Pattern, scope: &Scope) -> Content {
+        let mut bare = level.clone();
+        bare.checks.clear();
+        self.contents(&bare, pattern, scope).pop().map(|(_, content)| content).unwrap_or_default()
+    }
+
+    /// What a location does with the requests that fulfil conditions, in the order in which they are asked.
+    pub(super) fn contents(
+        &mut self,
+        level: &Level,
+        pattern: &Pattern,
+        scope: &Scope,
+    ) -> Vec<(Conditions, Content)> {
         let mut content = Content::default();
         let settings = &level.settings;
         if let Some(why) = &level.refused {
             refuse(why, &mut content);
-            return content;
+            return vec![(Conditions::default(), content)];
         }
         content.filters = self.response_fields(level, scope);
         content.filters.extend(self.error_pages(level));
         if settings.gzip {
             content.filters.push(compress(settings));
         }
-        for check in &level.checks {
-            self.check(check, level, scope, &mut content);
-        }
         let body = settings.max_body.unwrap_or(MAX_BODY);
         if body != MAX_BODY {
             content.limits.put("max_body", if body == 0 { "1TiB".to_owned() } else { size(body) });
         }
+        let mut asked = self.checks(level, scope, content);
+        self.act(level, pattern, scope, &mut asked.content);
+        let mut all = asked.before;
+        all.push((asked.conditions, asked.content));
+        all.extend(asked.behind.into_iter().rev());
+        all
+    }
+
+    /// What answers, behind all conditions.
+    fn act(&mut self, level: &Level, pattern: &Pattern, scope: &Scope, content: &mut Content) {
         let action = level.action.clone().unwrap_or_default();
         if let Action::Return(status, text) = &action {
-            self.answer(*status, text, level, scope, &mut content);
-            return content;
+            return self.answer(*status, text, level, scope, content);
         }
         content.filters.extend(self.limits(level));
-        self.access(level, &mut content);
+        self.access(level, content);
         match action {
-            Action::Pass(url) => self.pass(&url, level, pattern, scope, &mut content),
-            Action::Unsupported(what) => refuse(&format!("{what} of nginx is not taken over"), &mut content),
-            _ => self.files(level, pattern, &mut content),
+            Action::Pass(url) => self.pass(&url, level, pattern, scope, content),
+            Action::Unsupported(what) => refuse(&format!("{what} of nginx is not taken over"), content),
+            _ => self.files(level, pattern, content),
         }
-        content
+    }
+
+    /// Conditions become filters that answer, or where a filter cannot say it, routes of their own: before the location
+    /// those that fulfil a condition, behind it those that do not.
+    fn checks(&mut self, level: &Level, scope: &Scope, content: Content) -> Asked {
+        let kind = level.settings.kind_of(&scope.path);
+        let mut asked = Asked { content, ..Asked::default() };
+        for check in &level.checks {
+            let made = reply(check.reply.0, &check.reply.1, scope, &kind);
+            let Ok(filter) = made else {
+                self.lost_check(check, "its answer has a variable without a placeholder", &mut asked.content);
+                continue;
+            };
+            if let Some(when) = check.condition.when() {
+                asked.content.filters.push(conditional(filter, when));
+                continue;
+            }
+            let Test::Request(conditions) = &check.condition.test else {
+                self.lost_check(
+                    check,
+                    "neither a filter nor a route can ask for this here",
+                    &mut asked.content,
+                );
+                continue;
+            };
+            let mut answer = asked.content.clone();
+            answer.filters.push(filter);
+            match (asked.conditions.and(conditions), check.condition.negated) {
+                (Some(both), false) => asked.before.push((both, answer)),
+                (Some(both), true) => {
+                    asked.behind.push((std::mem::replace(&mut asked.conditions, both), answer));
+                }
+                (None, _) => {
+                    self.lost_check(check, "it contradicts another condition", &mut asked.content);
+                }
+            }
+        }
+        if !asked.is_ordered() {
+            let about = "the order of its conditions cannot be kept";
+            level.checks.iter().for_each(|check| self.lost_check(check, about, &mut asked.content));
+            (asked.before, asked.behind, asked.conditions) = Default::default();
+        }
+        asked
+    }
+
+    /// A condition that is not taken over; whom it would keep out is not known then, and nobody passes.
+    fn lost_check(&mut self, check: &Check, about: &str, content: &mut Content) {
+        self.report.note(&check.place, check.text.as_str(), Grade::Lost, about, "requests of this block");
+        if check.reply.0 >= 400 {
+            refuse("a condition that keeps requests out", content);
+        }
     }
 
     fn answer(&mut self, status: u16, text: &str, level: &Level, scope: &Scope, content: &mut Content) {
-        let kind = level.settings.default_type.as_deref().unwrap_or("text/plain");
-        match reply(status, text, scope, kind) {
+        let kind = level.settings.kind_of(&scope.path);
+        match reply(status, text, scope, &kind) {
             Ok(filter) => content.filters.push(filter),
             Err(variable) => self.lost_variable(&variable, level, content),
         }
@@ -120,23 +213,6 @@ impl Importer<'_> {
         let about = format!("`${variable}` has no placeholder; requests are answered 501");
         self.report.note(&level.place, format!("${variable}"), Grade::Lost, about, "requests of this block");
         refuse(&format!("${variable} of nginx has no placeholder"), content);
-    }
-
-    /// An `if` as a filter that answers.
-    fn check(&mut self, check: &Check, level: &Level, scope: &Scope, content: &mut Content) {
-        let kind = level.settings.default_type.as_deref().unwrap_or("text/plain");
-        let made = reply(check.reply.0, &check.reply.1, scope, kind);
-        match (check.condition.when(), made) {
-            (Some(when), Ok(filter)) => content.filters.push(conditional(filter, when)),
-            _ => {
-                let about = "a filter cannot say when something is not so";
-                self.report.note(&check.place, check.text.as_str(), Grade::Lost, about, "requests of this block");
-                if check.reply.0 >= 400 {
-                    // Whom it keeps out is not known: nobody passes.
-                    refuse("a condition that keeps requests out", content);
-                }
-            }
-        }
     }
 
     /// `add_header`, `expires` and `proxy_hide_header`. Filters see responses in reverse: what is hidden is removed first.
@@ -264,7 +340,9 @@ impl Importer<'_> {
         if let Some((realm, file)) = users {
             self.note_users(file, level);
             let auth = one("basic", one("file", file.as_str()));
-            content.filters.push(one("auth", auth.with("realm", realm.as_str()).with("keep_credentials", true)));
+            content
+                .filters
+                .push(one("auth", auth.with("realm", realm.as_str()).with("keep_credentials", true)));
         }
     }
 
@@ -274,7 +352,13 @@ impl Importer<'_> {
             Ok(text) => text,
             Err(error) => {
                 let about = format!("the file cannot be read here: {error}");
-                self.report.note(&level.place, format!("auth_basic_user_file {file}"), Grade::Near, about, "");
+                self.report.note(
+                    &level.place,
+                    format!("auth_basic_user_file {file}"),
+                    Grade::Near,
+                    about,
+                    "",
+                );
                 return;
             }
         };
@@ -282,7 +366,9 @@ impl Importer<'_> {
         let old = lines.filter_map(|line| line.split_once(':'));
         let old = old.filter(|(_, hash)| !hash.starts_with("$2") && !hash.starts_with("$argon2id$")).count();
         if old > 0 {
-            let about = format!("{old} passwords are hashed by other means than bcrypt and argon2id, and the file is refused as it is; make them anew with `htpasswd -B`");
+            let about = format!(
+                "{old} passwords are hashed by other means than bcrypt and argon2id, and the file is refused as it is; make them anew with `htpasswd -B`"
+            );
             self.report.note(&level.place, format!("auth_basic_user_file {file}"), Grade::Lost, about, "");
         }
     }
@@ -295,7 +381,13 @@ impl Importer<'_> {
         let pass = Pass::parse(&substituted).filter(|pass| is_constant(&pass.target));
         let Some(pass) = pass else {
             let about = "the destination is made of variables; requests are answered 501";
-            self.report.note(&level.place, format!("proxy_pass {url}"), Grade::Lost, about, "requests of this block");
+            self.report.note(
+                &level.place,
+                format!("proxy_pass {url}"),
+                Grade::Lost,
+                about,
+                "requests of this block",
+            );
             return refuse("the destination of nginx was made of variables", content);
         };
         if let Some(rewrite) = level.rewrites.first().filter(|rewrite| rewrite.redirect().is_none()) {
@@ -308,7 +400,11 @@ impl Importer<'_> {
         let upstream = self.upstreams.get(&pass.target).or_else(|| self.upstreams.get(name)).cloned();
         note_unverified(&pass, settings, &level.place, &mut self.report);
         content.to = To::Service(pass.service(&mut self.draft, upstream.as_ref(), settings, host));
-        let timeouts = [("connect", settings.connect_timeout), ("first_byte", settings.read_timeout), ("idle", settings.read_timeout)];
+        let timeouts = [
+            ("connect", settings.connect_timeout),
+            ("first_byte", settings.read_timeout),
+            ("idle", settings.read_timeout),
+        ];
         for (key, value) in timeouts {
             if let Some(value) = value.filter(|value| *value > 0 && *value != 60_000) {
                 content.timeouts.put(key, duration(value));
@@ -324,12 +420,24 @@ impl Importer<'_> {
         });
         if count > 1 || !query.is_empty() || !is_plain {
             let about = "of several rewrites, or one with variables or a query, requests are answered 501";
-            self.report.note(&rewrite.place, rewrite.text.as_str(), Grade::Lost, about, "requests of this block");
+            self.report.note(
+                &rewrite.place,
+                rewrite.text.as_str(),
+                Grade::Lost,
+                about,
+                "requests of this block",
+            );
             return refuse("this rewrite of nginx is not taken over", content);
         }
         if rewrite.flag != "break" {
             let about = "the path changes, and no other location is looked for";
-            self.report.note(&rewrite.place, rewrite.text.as_str(), Grade::Near, about, "requests of this block");
+            self.report.note(
+                &rewrite.place,
+                rewrite.text.as_str(),
+                Grade::Near,
+                about,
+                "requests of this block",
+            );
         }
         let regex = one("match", rewrite.regex.text.as_str()).with("to", to);
         content.filters.push(one("rewrite", one("regex", regex)));
@@ -341,7 +449,13 @@ impl Importer<'_> {
         let path = plain(&pattern.path);
         if !is_constant(uri) || uri.contains('?') {
             let about = "the path is made of variables or has a query; requests are answered 501";
-            self.report.note(&level.place, format!("proxy_pass … {uri}"), Grade::Lost, about, "requests of this block");
+            self.report.note(
+                &level.place,
+                format!("proxy_pass … {uri}"),
+                Grade::Lost,
+                about,
+                "requests of this block",
+            );
             return refuse("the path of nginx was made of variables", content);
         }
         let filter = match (&pattern.kind, path.ends_with('/'), uri.ends_with('/')) {
@@ -379,7 +493,14 @@ impl Importer<'_> {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("Host") {
                 host = Some(value.as_str());
-            } else if is("Connection") || is("Upgrade") || is("Content-Length") || is("Transfer-Encoding") || is("TE") || is("Expect") || is("Via") {
+            } else if is("Connection")
+                || is("Upgrade")
+                || is("Content-Length")
+                || is("Transfer-Encoding")
+                || is("TE")
+                || is("Expect")
+                || is("Via")
+            {
                 // Upgrades pass by themselves, and the others are the proxy's own.
             } else if value == "$proxy_add_x_forwarded_for" {
                 // Written by the proxy itself.
@@ -409,7 +530,13 @@ impl Importer<'_> {
         match host {
             None | Some("$proxy_host") => {
                 let is_upstream = self.upstreams.contains_key(&pass.target);
-                Some(if is_upstream && !pass.target.contains('_') { pass.target.clone() } else { "endpoint".to_owned() })
+                if is_upstream && pass.target.contains('_') {
+                    let about = "the name of its upstream is no name of a host: that of the endpoint is sent as `Host`";
+                    let what = format!("proxy_pass {}://{}", pass.scheme, pass.target);
+                    self.report.note(&level.place, what, Grade::Near, about, "`Host` of its requests");
+                    return Some("endpoint".to_owned());
+                }
+                Some(if is_upstream { pass.target.clone() } else { "endpoint".to_owned() })
             }
             Some("$http_host") => None,
             Some(text) => {
@@ -434,7 +561,12 @@ impl Importer<'_> {
         }
         let mut files = one("root", root);
         if !settings.index.is_empty() {
-            let names: Vec<String> = settings.index.iter().filter(|name| !name.contains('/') && is_constant(name)).cloned().collect();
+            let names: Vec<String> = settings
+                .index
+                .iter()
+                .filter(|name| !name.contains('/') && is_constant(name))
+                .cloned()
+                .collect();
             files.put("index", one_or_many(names));
         }
         if settings.autoindex {

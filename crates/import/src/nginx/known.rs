@@ -69,6 +69,7 @@ const WITHOUT_EFFECT: &[&str] = &[
     "timer_resolution",
     "types_hash_bucket_size",
     "types_hash_max_size",
+    "underscores_in_headers",
     "use",
     "variables_hash_bucket_size",
     "variables_hash_max_size",
@@ -91,8 +92,6 @@ const WITH_DIFFERENCE: &[(&str, &str)] = &[
     ("resolver_timeout", "names are resolved by the resolvers of the system"),
     ("send_timeout", "`timeouts.idle` bounds what is not taken"),
     ("ssl_ciphers", "write `tls.suites` by IANA names; those of TLS 1.2 and 1.3 that are safe are on"),
-    ("types", "content types of files come from a table of Thalweg's own"),
-    ("underscores_in_headers", "fields with an underscore in their names pass"),
     ("ignore_invalid_headers", "fields with characters that no name may have are refused with 400"),
     ("worker_connections", "write `limits.max_connections`; it follows from descriptors and memory"),
     ("worker_shutdown_timeout", "write `shutdown.grace`; it is 30s"),
@@ -176,12 +175,17 @@ mod tests {
 
     #[test]
     fn durations_and_sizes_are_read() {
-        for (text, expected) in
-            [("30", Some(30_000)), ("1h 30m", Some(5_400_000)), ("500ms", Some(500)), ("1x", None), ("", None)]
-        {
+        for (text, expected) in [
+            ("30", Some(30_000)),
+            ("1h 30m", Some(5_400_000)),
+            ("500ms", Some(500)),
+            ("1x", None),
+            ("", None),
+        ] {
             assert_eq!(milliseconds(text), expected, "{text}");
         }
-        for (text, expected) in [("512", Some(512)), ("8k", Some(8192)), ("10M", Some(10 << 20)), ("x", None)] {
+        for (text, expected) in [("512", Some(512)), ("8k", Some(8192)), ("10M", Some(10 << 20)), ("x", None)]
+        {
             assert_eq!(bytes(text), expected, "{text}");
         }
     }

@@ -47,7 +47,12 @@ impl Rewrite {
         match self.flag.as_str() {
             "permanent" => Some(301),
             "redirect" => Some(302),
-            _ if self.to.starts_with("http://") || self.to.starts_with("https://") || self.to.starts_with("$scheme") => Some(302),
+            _ if self.to.starts_with("http://")
+                || self.to.starts_with("https://")
+                || self.to.starts_with("$scheme") =>
+            {
+                Some(302)
+            }
             _ => None,
         }
     }
@@ -183,7 +188,8 @@ impl Level {
     /// A condition that refuses requests and cannot be taken over lets none pass.
     fn keep_out(&mut self, directive: &Directive) {
         let refuses = |inner: &Directive| {
-            inner.name == "deny" || (inner.name == "return" && !matches!(inner.arg().as_bytes(), [b'2' | b'3', ..]))
+            inner.name == "deny"
+                || (inner.name == "return" && !matches!(inner.arg().as_bytes(), [b'2' | b'3', ..]))
         };
         if directive.children().iter().any(refuses) {
             self.refused = Some("a condition that keeps requests out".to_owned());
@@ -209,12 +215,7 @@ impl Level {
             self.keep_out(directive);
             return (Grade::Lost, "of `if`, only `return` and redirects are taken over".to_owned());
         };
-        self.checks.push(Check {
-            condition,
-            reply,
-            place: directive.place.clone(),
-            text: directive.text(),
-        });
+        self.checks.push(Check { condition, reply, place: directive.place.clone(), text: directive.text() });
         (Grade::Exact, String::new())
     }
 }
@@ -249,7 +250,8 @@ fn reply(directive: &Directive) -> Option<(u16, String)> {
 /// A `rewrite` of everything that is a redirect.
 fn redirect(directive: &Directive) -> Option<(u16, String)> {
     let [searched, to, rest @ ..] = directive.args.as_slice() else { return None };
-    if !matches!(searched.as_str(), "^" | ".*" | "^.*" | "^.*$" | "(.*)" | "^(.*)$" | "^/(.*)$" | "^/?(.*)$") {
+    if !matches!(searched.as_str(), "^" | ".*" | "^.*" | "^.*$" | "(.*)" | "^(.*)$" | "^/(.*)$" | "^/?(.*)$")
+    {
         return None;
     }
     let status = match rest.first().map(String::as_str) {
@@ -282,7 +284,20 @@ fn try_files(args: &[String]) -> (Grade, String) {
 }
 
 fn is_handler(name: &str) -> bool {
-    matches!(name, "stub_status" | "dav_methods" | "empty_gif" | "flv" | "mp4" | "random_index" | "perl" | "js_content" | "mirror" | "image_filter" | "slice")
+    matches!(
+        name,
+        "stub_status"
+            | "dav_methods"
+            | "empty_gif"
+            | "flv"
+            | "mp4"
+            | "random_index"
+            | "perl"
+            | "js_content"
+            | "mirror"
+            | "image_filter"
+            | "slice"
+    )
 }
 
 /// Notes a directive that no block takes over.

@@ -112,10 +112,12 @@ pub(super) fn arrange(patterns: &[Pattern]) -> Vec<Arranged> {
     }
     let mut out: Vec<Arranged> = Vec::new();
     for (at, pattern) in patterns.iter().enumerate() {
-        let taken = || patterns.iter().any(|it| match &it.kind {
-            Kind::Before(regex) => regex.compiled.is_match(&pattern.path),
-            _ => false,
-        });
+        let taken = || {
+            patterns.iter().any(|it| match &it.kind {
+                Kind::Before(regex) => regex.compiled.is_match(&pattern.path),
+                _ => false,
+            })
+        };
         if matches!(pattern.kind, Kind::Exact) && !taken() {
             out.push(Arranged { location: at, paths: Paths::Patterns(vec![plain(&pattern.path)]) });
         }
@@ -133,7 +135,9 @@ fn prefix(pattern: &Pattern, patterns: &[Pattern], before: &[Shaped<'_>]) -> (Pa
     let ends = text.ends_with('/') && !text.contains("//");
     let hidden = before.iter().any(|it| it.is_regex && it.meets(text));
     // A shorter one that goes first (`^~`) would hide behind this one if it were a regular expression.
-    let hides = patterns.iter().any(|it| it.path.len() < text.len() && text.starts_with(&it.path) && matches!(it.kind, Kind::Prefix(true)));
+    let hides = patterns.iter().any(|it| {
+        it.path.len() < text.len() && text.starts_with(&it.path) && matches!(it.kind, Kind::Prefix(true))
+    });
     if ends && (!hidden || hides) {
         (Paths::Patterns(vec![format!("{}/*", plain(text.trim_end_matches('/')))]), false)
     } else {
@@ -187,10 +191,7 @@ mod tests {
     #[test]
     fn prefixes_stay_prefixes_where_no_expression_goes_before_them() {
         assert_eq!(routes(&["/", "/a/", "= /x", "^~ /s/"]), ["/x", "/s/*", "/a/*", "all"]);
-        assert_eq!(
-            routes(&["/", "/a/", r"~ \.php$", "^~ /s/"]),
-            ["/s/*", r"~.*?\.php", "~/a/.*", "all"]
-        );
+        assert_eq!(routes(&["/", "/a/", r"~ \.php$", "^~ /s/"]), ["/s/*", r"~.*?\.php", "~/a/.*", "all"]);
         assert_eq!(routes(&["/", "/a/", "~ ^/img/"]), ["~/img/.*", "/a/*", "all"]);
         assert_eq!(routes(&["/foo/", "/foo/ba"]), ["~/foo/ba.*", "~/foo/.*"]);
         assert_eq!(routes(&["/api"]), ["~/api.*"]);

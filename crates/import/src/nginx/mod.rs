@@ -34,6 +34,9 @@ const ALWAYS: &[&str] = &[
     "redirects to a path are sent as a path, nginx adds scheme and host",
     "regular expressions are matched against the path in normal form, where `%20` and the like stay",
     "a directory without an index is 404, nginx says 403",
+    "fields whose names have an underscore pass, which nginx drops unless `underscores_in_headers` is on",
+    "a text of `return` has the type of `default_type`, whatever the path ends in, but for locations with `=`",
+    "challenges of `auth_basic` name `charset=\"UTF-8\"`",
 ];
 
 /// A zone of `limit_req_zone`.
@@ -85,7 +88,13 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
             match told {
                 Ok(_) => importer.report.exact(&directive.place, directive.text()),
                 Err(error) => {
-                    importer.report.note(&directive.place, directive.text(), Grade::Lost, error, "what it would say");
+                    importer.report.note(
+                        &directive.place,
+                        directive.text(),
+                        Grade::Lost,
+                        error,
+                        "what it would say",
+                    );
                 }
             }
         }
@@ -124,17 +133,28 @@ impl Importer<'_> {
                     self.report.note(&directive.place, directive.text(), Grade::Near, about, "");
                 }
                 "stream" | "mail" => {
-                    let about = format!("`{}` is not taken over yet; see listeners with `protocol: tcp`", directive.name);
-                    self.report.note(&directive.place, directive.text(), Grade::Lost, about, "its connections");
+                    let about = format!(
+                        "`{}` is not taken over yet; see listeners with `protocol: tcp`",
+                        directive.name
+                    );
+                    self.report.note(
+                        &directive.place,
+                        directive.text(),
+                        Grade::Lost,
+                        about,
+                        "its connections",
+                    );
                 }
                 // Files of sites-enabled stand in `http` by themselves.
-                "server" | "upstream" | "map" | "geo" | "limit_req_zone" | "limit_conn_zone" => http.push(directive),
+                "server" | "upstream" | "map" | "geo" | "limit_req_zone" | "limit_conn_zone" => {
+                    http.push(directive)
+                }
                 _ => http.push(directive),
             }
         }
         self.http(&http, &mut timeouts);
-        let defaults = one("timeouts", timeouts)
-            .with("limits", one("max_body", crate::draft::size(content::MAX_BODY)));
+        let defaults =
+            one("timeouts", timeouts).with("limits", one("max_body", crate::draft::size(content::MAX_BODY)));
         self.draft.top.put("defaults", defaults);
         self.routes();
     }
@@ -177,7 +197,13 @@ impl Importer<'_> {
         let name = named("zone=").and_then(|zone| zone.split(':').next()).unwrap_or_default().to_owned();
         let Some(key) = zone_key(directive.arg()) else {
             let about = "requests cannot be counted by this key; the limits of the zone are left out";
-            self.report.note(&directive.place, directive.text(), Grade::Lost, about, "requests beyond the limit");
+            self.report.note(
+                &directive.place,
+                directive.text(),
+                Grade::Lost,
+                about,
+                "requests beyond the limit",
+            );
             return;
         };
         self.report.exact(&directive.place, directive.text());
@@ -200,7 +226,13 @@ impl Importer<'_> {
         let is_upgrade = directive.arg() == "$http_upgrade";
         let (grade, about) = match is_upgrade {
             true => (Grade::Exact, String::new()),
-            false => (Grade::Lost, format!("variables of `map` have no counterpart; what names {} says so", directive.args.get(1).map_or("it", String::as_str))),
+            false => (
+                Grade::Lost,
+                format!(
+                    "variables of `map` have no counterpart; what names {} says so",
+                    directive.args.get(1).map_or("it", String::as_str)
+                ),
+            ),
         };
         self.report.note(&directive.place, directive.text(), grade, about, "");
         for inner in directive.children() {
@@ -222,7 +254,9 @@ impl Importer<'_> {
             ("real_ip_header", "X-Forwarded-For") => (Grade::Exact, ""),
             ("real_ip_header", "proxy_protocol") => (Grade::Lost, "write `proxy_protocol` at the listener"),
             ("real_ip_recursive", "on") => (Grade::Exact, ""),
-            ("real_ip_recursive", _) => (Grade::Near, "addresses of trusted proxies are passed over in the whole chain"),
+            ("real_ip_recursive", _) => {
+                (Grade::Near, "addresses of trusted proxies are passed over in the whole chain")
+            }
             _ => (Grade::Lost, "clients are known by `X-Forwarded-For` alone"),
         };
         self.report.note(&directive.place, directive.text(), outcome.0, outcome.1, "");

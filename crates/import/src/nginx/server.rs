@@ -1,13 +1,13 @@
 //! `server` and `location`: listeners and routes.
 
-use super::content::Content;
+use super::Importer;
 use super::conditions::Test;
+use super::content::Content;
 use super::level::{Action, Check, Level, note_rest};
 use super::matching::{Arranged, Kind, Pattern, arrange, find, plain};
 use super::tree::Directive;
 use super::variables::Scope;
-use super::Importer;
-use crate::draft::{Paths, Route};
+use crate::draft::{Conditions, Paths, Route};
 use crate::pattern::whole;
 use crate::yaml::{Map, one};
 use crate::{Grade, Place};
@@ -37,7 +37,8 @@ pub(super) struct Server {
 }
 
 /// Directives of a server that are read here.
-const OWN: &[&str] = &["listen", "server_name", "location", "ssl_certificate", "ssl_certificate_key", "ssl_protocols", "ssl"];
+const OWN: &[&str] =
+    &["listen", "server_name", "location", "ssl_certificate", "ssl_certificate_key", "ssl_protocols", "ssl"];
 
 impl Importer<'_> {
     /// Reads a `server`.
@@ -94,7 +95,13 @@ impl Importer<'_> {
                 server.names.push(format!("*.{rest}"));
             } else if name.starts_with('~') || name.ends_with(".*") {
                 let about = "hosts are named or begin with `*.`; this name is left out";
-                self.report.note(&directive.place, directive.text(), Grade::Lost, about, format!("requests to {name}"));
+                self.report.note(
+                    &directive.place,
+                    directive.text(),
+                    Grade::Lost,
+                    about,
+                    format!("requests to {name}"),
+                );
             } else if name != "_" && !name.is_empty() && !name.contains('$') {
                 server.names.push(name);
             }
@@ -114,7 +121,9 @@ impl Importer<'_> {
                 None => "socket".to_owned(),
             };
             let taken = |name: &str| self.listeners.iter().any(|known| known.name == name);
-            let name = (1..).map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") }).find(|name| !taken(name));
+            let name = (1..)
+                .map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") })
+                .find(|name| !taken(name));
             let name = name.unwrap_or_default();
             self.listeners.push(Listener { address, name, port, ..Listener::default() });
             self.listeners.len() - 1
@@ -219,10 +228,12 @@ impl Importer<'_> {
             let listener = &self.listeners[*index];
             listener.default.or(listener.servers.first().copied()) == Some(at)
         };
-        let (by_default, by_name): (Vec<usize>, Vec<usize>) = server.listeners.iter().copied().partition(is_default);
+        let (by_default, by_name): (Vec<usize>, Vec<usize>) =
+            server.listeners.iter().copied().partition(is_default);
         if !by_default.is_empty() {
             let alone = by_default.iter().all(|index| self.listeners[*index].servers.len() == 1);
-            let has_wildcards = self.servers.iter().any(|other| other.names.iter().any(|name| name.starts_with('*')));
+            let has_wildcards =
+                self.servers.iter().any(|other| other.names.iter().any(|name| name.starts_with('*')));
             let hosts = match alone || !has_wildcards || server.names.is_empty() {
                 true => Vec::new(),
                 false => server.names.iter().cloned().chain(["*".to_owned()]).collect(),
@@ -255,6 +266,10 @@ impl Importer<'_> {
                         return;
                     }
                 }
+                Test::Host(host) => {
+                    self.reply_route(server, &listeners, &hosts, check);
+                    hosts = vec![host.clone()];
+                }
                 Test::Scheme(scheme) => {
                     let wants_secure = (scheme == "https") != check.condition.negated;
                     let secure = |index: &usize| self.listeners[*index].is_secure == wants_secure;
@@ -283,6 +298,7 @@ impl Importer<'_> {
             server_name: server.names.first().cloned().unwrap_or_default(),
             server_port: port,
             root: level.settings.root.clone().unwrap_or_default(),
+            path: if matches!(pattern.kind, Kind::Exact) { pattern.path.clone() } else { String::new() },
             has_groups: matches!(pattern.kind, Kind::Regex(_) | Kind::Before(_)),
             ..Scope::default()
         }
@@ -296,7 +312,14 @@ impl Importer<'_> {
         let root = Pattern { kind: Kind::Prefix(false), path: "/".to_owned() };
         let scope = self.scope(server, &level, listeners, &root);
         let content = self.content(&level, &root, &scope);
-        self.push(server, (listeners, hosts), Paths::All, "all", &content, &check.place);
+        self.push(
+            server,
+            (listeners, hosts),
+            Paths::All,
+            "all",
+            &(Conditions::default(), content),
+            &check.place,
+        );
     }
 
     fn locations(&mut self, server: &Server, listeners: &[usize], hosts: &[String], checks: &[Check]) {
@@ -314,7 +337,10 @@ impl Importer<'_> {
             level.action.clone_from(&server.level.action);
             level.try_files.clone_from(&server.level.try_files);
             level.place = server.place.clone();
-            if !locations.iter().any(|(pattern, _)| matches!(pattern.kind, Kind::Prefix(_)) && pattern.path == "/") {
+            if !locations
+                .iter()
+                .any(|(pattern, _)| matches!(pattern.kind, Kind::Prefix(_)) && pattern.path == "/")
+            {
                 locations.push((root, level));
             }
         }
@@ -329,10 +355,10 @@ impl Importer<'_> {
         for Arranged { location, paths } in &arranged {
             let (pattern, level) = &locations[*location];
             let scope = self.scope(server, level, listeners, pattern);
-            let content = self.content(level, pattern, &scope);
+            let contents = self.contents(level, pattern, &scope);
             let paths = self.slash(server, (listeners, hosts), pattern, level, &patterns, paths);
             let title = if pattern.path.is_empty() { "rewrite" } else { pattern.path.as_str() };
-            self.push(server, (listeners, hosts), paths, title, &content, &level.place);
+            self.push_all(server, (listeners, hosts), &paths, title, &contents, &level.place);
         }
         self.orphans(server, (listeners, hosts), &locations, &arranged);
     }
@@ -348,13 +374,14 @@ impl Importer<'_> {
         paths: &Paths,
     ) -> Paths {
         let bare = pattern.path.trim_end_matches('/');
-        let is_folder = matches!(pattern.kind, Kind::Prefix(_)) && pattern.path.ends_with('/') && !bare.is_empty();
+        let is_folder =
+            matches!(pattern.kind, Kind::Prefix(_)) && pattern.path.ends_with('/') && !bare.is_empty();
         let is_exact = patterns.iter().any(|it| matches!(it.kind, Kind::Exact) && it.path == bare);
         if is_folder && !is_exact && matches!(level.action, Some(Action::Pass(_))) {
             let redirect = one("redirect", one("to", plain(&pattern.path)).with("status", 301_u16));
             let content = Content { filters: vec![redirect], ..Content::default() };
             let exact = Paths::Patterns(vec![plain(bare)]);
-            self.push(server, target, exact, bare, &content, &level.place);
+            self.push(server, target, exact, bare, &(Conditions::default(), content), &level.place);
         }
         paths.clone()
     }
@@ -379,9 +406,9 @@ impl Importer<'_> {
             let Some(owner) = find(&patterns, bare) else { continue };
             let (pattern, level) = &locations[owner];
             let scope = self.scope(server, level, target.0, pattern);
-            let content = self.content(level, pattern, &scope);
+            let contents = self.contents(level, pattern, &scope);
             let exact = Paths::Patterns(vec![plain(bare)]);
-            self.push(server, target, exact, bare, &content, &level.place);
+            self.push_all(server, target, &exact, bare, &contents, &level.place);
         }
     }
 
@@ -421,16 +448,40 @@ impl Importer<'_> {
                 }
                 continue;
             }
-            let about = "it is looked at for paths of this location, and only where its expression begins with them";
+            let about =
+                "it is looked at for paths of this location, and only where its expression begins with them";
             let fits = pattern.path == "/" || rewrite.regex.prefix.starts_with(&pattern.path);
             if !fits {
-                self.report.note(&rewrite.place, rewrite.text.as_str(), Grade::Lost, about, "these redirects");
+                self.report.note(
+                    &rewrite.place,
+                    rewrite.text.as_str(),
+                    Grade::Lost,
+                    about,
+                    "these redirects",
+                );
                 continue;
             }
             let kind = Kind::Regex(rewrite.regex.clone());
-            locations.push((Pattern { kind, path: pattern.path.clone() }, redirect_level(&level, &rewrite, status)));
+            locations.push((
+                Pattern { kind, path: pattern.path.clone() },
+                redirect_level(&level, &rewrite, status),
+            ));
         }
         locations.push((pattern.clone(), level));
+    }
+
+    fn push_all(
+        &mut self,
+        server: &Server,
+        target: (&[usize], &[String]),
+        paths: &Paths,
+        title: &str,
+        contents: &[(Conditions, Content)],
+        place: &Place,
+    ) {
+        for content in contents {
+            self.push(server, target, paths.clone(), title, content, place);
+        }
     }
 
     fn push(
@@ -439,7 +490,7 @@ impl Importer<'_> {
         (listeners, hosts): (&[usize], &[String]),
         paths: Paths,
         title: &str,
-        content: &Content,
+        (conditions, content): &(Conditions, Content),
         place: &Place,
     ) {
         let is_everywhere = listeners.len() == self.listeners.len();
@@ -458,11 +509,11 @@ impl Importer<'_> {
             listeners: if is_everywhere { Vec::new() } else { names.collect() },
             hosts: hosts.to_vec(),
             paths,
+            conditions: conditions.clone(),
             filters: content.filters.clone(),
             to: content.to.clone(),
             timeouts: content.timeouts.clone(),
             limits: content.limits.clone(),
-            ..Route::default()
         });
     }
 }

@@ -4,6 +4,7 @@ use super::known::{bytes, milliseconds};
 use super::tree::Directive;
 use crate::Grade;
 use crate::networks::{Rule, network};
+use std::collections::BTreeMap;
 
 /// A field that `add_header` adds.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub(super) struct Settings {
     pub(super) tries: Option<u64>,
     pub(super) redirect_off: bool,
     pub(super) default_type: Option<String>,
+    /// Content types by the ends of paths; `None`: nginx's own three.
+    types: Option<BTreeMap<String, String>>,
     pub(super) verify: bool,
     pub(super) ssl_name: Option<String>,
     pub(super) trusted: Option<String>,
@@ -81,6 +84,18 @@ impl Settings {
         Self { own: Vec::new(), ..self.clone() }
     }
 
+    /// The content type of a text that answers a path.
+    pub(super) fn kind_of(&self, path: &str) -> String {
+        let file = path.rsplit('/').next().unwrap_or_default();
+        let end = file.rsplit_once('.').map_or(String::new(), |(_, end)| end.to_ascii_lowercase());
+        let own = [("html", "text/html"), ("gif", "image/gif"), ("jpg", "image/jpeg")];
+        let found = match &self.types {
+            Some(types) => types.get(&end).cloned(),
+            None => own.iter().find(|(known, _)| *known == end).map(|(_, kind)| (*kind).to_owned()),
+        };
+        found.or_else(|| self.default_type.clone()).unwrap_or_else(|| "text/plain".to_owned())
+    }
+
     /// Whether a list begins here; what was inherited is dropped then.
     fn begins(&mut self, list: &'static str) -> bool {
         let begins = !self.own.contains(&list);
@@ -106,6 +121,13 @@ impl Settings {
             "alias" => self.alias = Some(arg),
             "index" => self.index.clone_from(&directive.args),
             "default_type" => self.default_type = Some(arg),
+            "types" => {
+                let types = self.types.get_or_insert_with(BTreeMap::new);
+                for line in directive.children() {
+                    types.extend(line.args.iter().map(|end| (end.to_ascii_lowercase(), line.name.clone())));
+                }
+                return Some(near("content types of files come from a table of Thalweg's own"));
+            }
             "autoindex" => {
                 self.autoindex = arg == "on";
                 if self.autoindex {
@@ -141,10 +163,15 @@ impl Settings {
             return (Grade::Lost, about.to_owned());
         }
         if !target.starts_with('/') {
-            return (Grade::Lost, "errors cannot be answered by another location or by a redirect".to_owned());
+            return (
+                Grade::Lost,
+                "errors cannot be answered by another location or by a redirect".to_owned(),
+            );
         }
         self.error_pages.push((numbers, target.clone()));
-        near("clients that ask for JSON or plain text get the error in that form; the page is read with the configuration")
+        near(
+            "clients that ask for JSON or plain text get the error in that form; the page is read with the configuration",
+        )
     }
 
     fn proxy(&mut self, directive: &Directive) -> Option<Outcome> {
@@ -163,13 +190,17 @@ impl Settings {
             "proxy_read_timeout" => self.read_timeout = Some(milliseconds(&arg)?),
             "proxy_next_upstream" => {
                 self.next_upstream.clone_from(&directive.args);
-                return Some(near("a retry counts against a budget (`retry.budget`), and only idempotent requests are sent again"));
+                return Some(near(
+                    "a retry counts against a budget (`retry.budget`), and only idempotent requests are sent again",
+                ));
             }
             "proxy_next_upstream_tries" => self.tries = arg.parse().ok(),
             "proxy_redirect" => {
                 self.redirect_off = arg == "off";
                 if !matches!(arg.as_str(), "off" | "default") {
-                    return Some(near("`map_back` brings `Location` back to the client's host and path by itself, by no other rule"));
+                    return Some(near(
+                        "`map_back` brings `Location` back to the client's host and path by itself, by no other rule",
+                    ));
                 }
             }
             "proxy_ssl_verify" => self.verify = arg == "on",
@@ -202,7 +233,9 @@ impl Settings {
             "expires" => {
                 self.expires = (arg != "off").then_some(arg);
                 if self.expires.is_some() {
-                    return Some(near("`Cache-Control` is sent, and no `Expires`, which says the same to older clients"));
+                    return Some(near(
+                        "`Cache-Control` is sent, and no `Expires`, which says the same to older clients",
+                    ));
                 }
             }
             _ => return None,
@@ -219,7 +252,10 @@ impl Settings {
                 }
                 let allow = directive.name == "allow";
                 if arg == "unix:" {
-                    return Some((Grade::Lost, "clients of unix sockets have the address 127.0.0.1".to_owned()));
+                    return Some((
+                        Grade::Lost,
+                        "clients of unix sockets have the address 127.0.0.1".to_owned(),
+                    ));
                 }
                 let who = if arg == "all" { None } else { Some(network(&arg)?) };
                 self.rules.push((allow, who));
@@ -267,10 +303,12 @@ impl Settings {
 fn set_header(name: &str, value: &str) -> Outcome {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
     match value {
-        "$proxy_add_x_forwarded_for" if is("X-Forwarded-For") => near(
-            "Thalweg writes it by itself: what a client sends in it goes on only from `trusted_proxies`",
-        ),
-        "$http_host" if is("Host") => near("the host goes upstream in lower case, without a port that is that of the scheme"),
+        "$proxy_add_x_forwarded_for" if is("X-Forwarded-For") => {
+            near("Thalweg writes it by itself: what a client sends in it goes on only from `trusted_proxies`")
+        }
+        "$http_host" if is("Host") => {
+            near("the host goes upstream in lower case, without a port that is that of the scheme")
+        }
         _ if is("Content-Length") || is("Transfer-Encoding") || is("TE") || is("Expect") || is("Via") => {
             (Grade::Lost, "the proxy alone writes this field".to_owned())
         }

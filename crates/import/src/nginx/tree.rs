@@ -290,7 +290,8 @@ mod tests {
     }
 
     fn read(text: &'static str) -> Result<Vec<Directive>, ImportError> {
-        let files = Folder(BTreeMap::from([("a.conf", text), ("d/b.conf", "listen 80;"), ("d/c.conf", "x y;")]));
+        let files =
+            Folder(BTreeMap::from([("a.conf", text), ("d/b.conf", "listen 80;"), ("d/c.conf", "x y;")]));
         Reader { files: &files, base: String::new(), includes: Vec::new(), count: 0 }.file("a.conf", 0)
     }
 

@@ -25,7 +25,8 @@ pub(super) struct Upstream {
     balance: Option<Value>,
 }
 
-const BALANCERS: &str = "Thalweg's own hash chooses: a client stays at its endpoint, which may be another one than before";
+const BALANCERS: &str =
+    "Thalweg's own hash chooses: a client stays at its endpoint, which may be another one than before";
 
 impl Upstream {
     /// Reads the block.
@@ -57,11 +58,17 @@ impl Upstream {
                     "$uri" | "$request_uri" => "path".into(),
                     _ => {
                         let named = [("$http_", "header"), ("$cookie_", "cookie"), ("$arg_", "query")];
-                        let found = named.iter().find_map(|(begin, word)| Some((*word, key.strip_prefix(begin)?)));
+                        let found =
+                            named.iter().find_map(|(begin, word)| Some((*word, key.strip_prefix(begin)?)));
                         match found {
                             Some(("header", name)) => one("header", name.replace('_', "-")).into(),
                             Some((word, name)) => one(word, name).into(),
-                            None => return (Grade::Lost, "requests go round: this key cannot be hashed".to_owned()),
+                            None => {
+                                return (
+                                    Grade::Lost,
+                                    "requests go round: this key cannot be hashed".to_owned(),
+                                );
+                            }
                         }
                     }
                 };
@@ -91,7 +98,8 @@ impl Upstream {
                 _ => outcome = (Grade::Lost, format!("`{word}` has no counterpart")),
             }
             if matches!(key, "max_fails" | "fail_timeout") {
-                outcome = (Grade::Near, "failures in a row are counted, for the service as a whole".to_owned());
+                outcome =
+                    (Grade::Near, "failures in a row are counted, for the service as a whole".to_owned());
             }
         }
         self.members.push(member);
@@ -159,7 +167,8 @@ impl Pass {
         let (scheme, rest) = url.split_once("://")?;
         let (target, uri) = match rest.strip_prefix("unix:") {
             Some(path) => {
-                let (socket, uri) = path.split_once(':').map_or((path, None), |(socket, uri)| (socket, Some(uri)));
+                let (socket, uri) =
+                    path.split_once(':').map_or((path, None), |(socket, uri)| (socket, Some(uri)));
                 (format!("unix:{socket}"), uri.filter(|uri| !uri.is_empty()).map(str::to_owned))
             }
             None => match rest.find('/') {
@@ -240,7 +249,8 @@ fn tls(settings: &Settings) -> Map {
 /// Notes that endpoints are not verified.
 pub(super) fn note_unverified(pass: &Pass, settings: &Settings, place: &Place, report: &mut Report) {
     if pass.scheme == "https" && !settings.verify {
-        let about = "as in nginx, the certificates of its endpoints are not verified; remove `insecure_skip_verify`";
+        let about =
+            "as in nginx, the certificates of its endpoints are not verified; remove `insecure_skip_verify`";
         report.note(place, format!("proxy_pass https://{}", pass.target), Grade::Exact, about, "");
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Scope {
     pub(super) scheme: Option<&'static str>,
     pub(super) proxy_host: String,
     pub(super) root: String,
+    /// The only path; empty where there are others.
+    pub(super) path: String,
     /// Groups of the location's regular expression may be named.
     pub(super) has_groups: bool,
 }

@@ -2,9 +2,9 @@
 
 use super::{print_error, say, show};
 use clap::Args;
-use std::{env, fs};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{env, fs};
 use thalweg_config::check_text;
 use thalweg_import::{FORMATS, Files, Imported};
 
@@ -68,7 +68,9 @@ pub(crate) fn import(args: &ImportArgs) -> ExitCode {
 /// Writes a text to a file, or otherwise.
 fn put(path: Option<&Path>, text: &str, otherwise: impl Fn(&str)) -> Result<(), String> {
     match path {
-        Some(path) => fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display())),
+        Some(path) => {
+            fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+        }
         None => {
             otherwise(text);
             Ok(())
@@ -126,7 +128,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
         ([b'[', rest @ ..], [first, behind @ ..]) => {
             let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
             let (set, after) = (&rest[..end], &rest[end + 1..]);
-            let is_in = set.contains(first) || set.windows(3).any(|range| range[1] == b'-' && (range[0]..=range[2]).contains(first));
+            let is_in = set.contains(first)
+                || set.windows(3).any(|range| range[1] == b'-' && (range[0]..=range[2]).contains(first));
             is_in && fits(after, behind)
         }
         ([first, rest @ ..], [byte, behind @ ..]) => first == byte && fits(rest, behind),
@@ -140,9 +143,12 @@ mod tests {
 
     #[test]
     fn patterns_fit_names() {
-        for (pattern, name, expected) in
-            [("*.conf", "a.conf", true), ("*.conf", "a.bak", false), ("[a-c]?", "b1", true), ("[a-c]?", "d1", false)]
-        {
+        for (pattern, name, expected) in [
+            ("*.conf", "a.conf", true),
+            ("*.conf", "a.bak", false),
+            ("[a-c]?", "b1", true),
+            ("[a-c]?", "d1", false),
+        ] {
             assert_eq!(fits(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
         }
     }
