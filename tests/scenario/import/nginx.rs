@@ -50,19 +50,15 @@ fn prepare(directory: &Directory) {
 
 /// `listen` with the test's address; names of logs and of the process's own files go.
 fn listening_at(text: &str, ip: IpAddr) -> String {
-    let mut out = String::new();
-    for line in text.lines() {
-        let Some((before, rest)) = line.split_once("listen ") else {
-            out.push_str(line);
-            out.push('\n');
-            continue;
-        };
-        let end = rest.find([' ', ';']).unwrap_or(rest.len());
-        let (address, options) = rest.split_at(end);
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some((before, behind)) = rest.split_once("listen ") {
+        let end = behind.find([' ', ';']).unwrap_or(behind.len());
+        let (address, after) = behind.split_at(end);
         let port = address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(80);
-        let _ = writeln!(out, "{before}listen {ip}:{}{options}", free_port(port));
+        let _ = write!(out, "{before}listen {ip}:{}", free_port(port));
+        rest = after;
     }
-    out
+    out + rest
 }
 
 fn start(directory: &Directory, main: &Path, _: IpAddr) -> Option<Process> {
