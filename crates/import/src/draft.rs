@@ -52,12 +52,20 @@ pub(crate) struct Conditions {
     pub(crate) headers: Map,
     pub(crate) query: Map,
     pub(crate) client: Vec<String>,
+    /// Names of hosts in place of those of the route.
+    pub(crate) hosts: Vec<String>,
 }
 
 impl Conditions {
     /// How early a route with these is asked, among those of one path.
     pub(crate) fn rank(&self) -> (bool, usize, usize) {
         (!self.methods.is_empty(), self.headers.entries().len(), self.query.entries().len())
+    }
+
+    /// Whether nothing but the client is asked for.
+    pub(crate) fn is_client_only(&self) -> bool {
+        let bare = Self { client: Vec::new(), ..self.clone() };
+        bare == Self::default() && !self.client.is_empty()
     }
 
     /// Both together; `None` where they speak of the same thing.
@@ -86,6 +94,12 @@ impl Conditions {
                 return None;
             }
             both.client.clone_from(&other.client);
+        }
+        if !other.hosts.is_empty() {
+            if !both.hosts.is_empty() && both.hosts != other.hosts {
+                return None;
+            }
+            both.hosts.clone_from(&other.hosts);
         }
         Some(both)
     }
@@ -175,15 +189,16 @@ impl Route {
             map.put("listeners", one_or_many(self.listeners));
         }
         let mut wanted = Map::default();
-        if !self.hosts.is_empty() {
-            wanted.put("host", one_or_many(self.hosts));
+        let hosts = if self.conditions.hosts.is_empty() { self.hosts } else { self.conditions.hosts.clone() };
+        if !hosts.is_empty() {
+            wanted.put("host", one_or_many(hosts));
         }
         match self.paths {
             Paths::All => {}
             Paths::Patterns(patterns) => wanted.put("path", one_or_many(patterns)),
             Paths::Regex(regex) => wanted.put("path_regex", regex),
         }
-        let Conditions { methods, headers, query, client } = self.conditions;
+        let Conditions { methods, headers, query, client, .. } = self.conditions;
         if !methods.is_empty() {
             wanted.put("methods", one_or_many(methods));
         }

@@ -1,9 +1,9 @@
 //! Importers: configurations of other proxies become Thalweg's, with a report of what was lost.
 //!
-//! Each original has a folder or file of its own and one line in [`FORMATS`]. It reads the text (files that it names come
-//! through [`Files`]) into a draft (`draft.rs`), notes every directive in a [`Report`], and the draft is written as YAML
-//! with comments. Nothing here touches a disk, a socket or the configuration's own types: whoever calls has the result
-//! checked.
+//! Each original has a folder or file of its own and one line in [`FORMATS`]. It reads the text (files that it names
+//! come through [`Files`]) into a draft (`draft.rs`), notes every directive in a [`Report`], and the draft is written
+//! as YAML with comments. Nothing here touches a disk, a socket or the configuration's own types: whoever calls has the
+//! result checked.
 //!
 //! Invariant: a directive is noted as exact, near or lost, and never passed over in silence. Requests of which the
 //! original's treatment cannot be expressed get an answer that says so (501), never that of another route.

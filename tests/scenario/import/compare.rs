@@ -23,7 +23,8 @@ const OWN: &[&str] = &[
     "x-request-id",
 ];
 
-/// Fields of requests that Thalweg sends by itself, and those of the connection; compared where the original sends them.
+/// Fields of requests that Thalweg sends by itself, and those of the connection; compared where the original sends
+/// them.
 const ADDED: &[&str] =
     &["via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id", "traceparent"];
 const OF_CONNECTION: &[&str] = &["connection", "keep-alive", "te", "via", "x-answer"];
@@ -65,7 +66,7 @@ pub(super) fn told(
     match (Seen::read(&theirs), Seen::read(&ours)) {
         (Some(theirs), Some(ours)) => {
             line("request", &theirs.start, &ours.start);
-            line("its fields", &theirs.shown(&theirs), &ours.shown(&theirs));
+            line("its fields", &theirs.shown(&theirs, request), &ours.shown(&theirs, request));
             line("its body", &theirs.body, &ours.body);
         }
         (theirs_seen, ours_seen) => {
@@ -136,11 +137,14 @@ impl Seen {
         Some(Self { start: format!("{service}: {request}"), fields, body: body.to_owned() })
     }
 
-    /// The fields, but for those that a proxy adds by itself where the original has none.
-    fn shown(&self, original: &Self) -> String {
+    /// The fields, but for those that Thalweg writes by itself where the original sends what the client has said.
+    fn shown(&self, original: &Self, request: &Request) -> String {
         let mut out = String::new();
         for (name, values) in &self.fields {
-            if !ADDED.contains(&name.as_str()) || original.fields.contains_key(name) {
+            let said = request.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
+            let said: Vec<String> = said.map(|(_, value)| value.clone()).collect();
+            let is_own = original.fields.get(name).is_some_and(|values| *values != said);
+            if !ADDED.contains(&name.as_str()) || is_own {
                 let _ = write!(out, "{name}={} ", values.join(", "));
             }
         }

@@ -22,7 +22,8 @@ pub(super) enum Test {
     Path(String),
 }
 
-enum Wanted<'a> {
+/// What a value must be.
+pub(super) enum Wanted<'a> {
     Equal(&'a str),
     Like(&'a str, bool),
     There,
@@ -68,7 +69,7 @@ impl Condition {
     }
 
     /// That a field is not there, said without a negation.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         if let (true, Test::Request(conditions)) = (self.negated, &mut self.test) {
             for fields in [&mut conditions.headers, &mut conditions.query] {
                 if let [(name, Value::Map(rule))] = fields.entries()
@@ -128,7 +129,11 @@ fn written(value: &Value) -> Option<String> {
     }
 }
 
-fn test(name: &str, wanted: &Wanted<'_>) -> Result<Test, String> {
+/// A test of a variable.
+///
+/// # Errors
+/// A sentence: it cannot be expressed.
+pub(super) fn test(name: &str, wanted: &Wanted<'_>) -> Result<Test, String> {
     let mut conditions = Conditions::default();
     if let Some(field) = name.strip_prefix("http_") {
         conditions.headers.put(field.replace('_', "-"), rule(wanted)?);

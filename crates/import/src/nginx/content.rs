@@ -28,6 +28,16 @@ pub(super) struct Content {
     pub(super) notes: Vec<String>,
 }
 
+/// Fields that the proxy alone writes.
+const OF_PROXY: [&str; 7] =
+    ["Connection", "Upgrade", "Content-Length", "Transfer-Encoding", "TE", "Expect", "Via"];
+
+/// The field of which a text consists.
+fn whole_header(text: &str) -> Option<&str> {
+    let name = text.strip_prefix("{header.")?.strip_suffix('}')?;
+    (!name.contains(['{', '}'])).then_some(name)
+}
+
 /// What conditions make of a location.
 #[derive(Debug, Default)]
 struct Asked {
@@ -68,7 +78,7 @@ pub(super) fn reply(status: u16, text: &str, scope: &Scope, kind: &str) -> Resul
     if matches!(status, 301 | 302 | 303 | 307 | 308) {
         return redirect(status, text, scope);
     }
-    if text.is_empty() {
+    if text.is_empty() && (!(200..300).contains(&status) || status == 204) {
         return Ok(one("respond", status));
     }
     let body = scope.template(text)?;
@@ -105,6 +115,37 @@ impl Importer<'_> {
         self.contents(&bare, pattern, scope).pop().map(|(_, content)| content).unwrap_or_default()
     }
 
+    /// A `proxy_pass` to a variable of `map`: a route for each value.
+    fn routed(
+        &mut self,
+        level: &Level,
+        pattern: &Pattern,
+        scope: &Scope,
+    ) -> Option<Vec<(Conditions, Content)>> {
+        let Some(Action::Pass(url)) = &level.action else { return None };
+        let name = level.maps.keys().find(|name| url.contains(&format!("${name}")))?.clone();
+        let choice = level.maps.get(&name)?.clone();
+        let with = |value: &str| {
+            let mut level = level.clone();
+            level.action = Some(Action::Pass(url.replace(&format!("${name}"), value)));
+            level
+        };
+        let mut all = Vec::new();
+        for (condition, value) in &choice.entries {
+            let conditions = match &condition.test {
+                Test::Request(conditions) => conditions.clone(),
+                Test::Host(host) if scope.hosts.contains(host) => {
+                    Conditions { hosts: vec![host.clone()], ..Conditions::default() }
+                }
+                _ => return None,
+            };
+            let content = self.content(&with(value), pattern, scope);
+            all.push((conditions, content));
+        }
+        all.push((Conditions::default(), self.content(&with(&choice.default), pattern, scope)));
+        all.iter().map(|(conditions, _)| conditions.rank()).is_sorted_by(|one, next| one >= next).then_some(all)
+    }
+
     /// What a location does with the requests that fulfil conditions, in the order in which they are asked.
     pub(super) fn contents(
         &mut self,
@@ -112,6 +153,11 @@ impl Importer<'_> {
         pattern: &Pattern,
         scope: &Scope,
     ) -> Vec<(Conditions, Content)> {
+        if level.checks.is_empty()
+            && let Some(all) = self.routed(level, pattern, scope)
+        {
+            return all;
+        }
         let mut content = Content::default();
         let settings = &level.settings;
         if let Some(why) = &level.refused {
@@ -143,6 +189,7 @@ impl Importer<'_> {
         }
         content.filters.extend(self.limits(level));
         self.access(level, content);
+        self.judge(level, scope, content);
         match action {
             Action::Pass(url) => self.pass(&url, level, pattern, scope, content),
             Action::Unsupported(what) => refuse(&format!("{what} of nginx is not taken over"), content),
@@ -215,7 +262,8 @@ impl Importer<'_> {
         refuse(&format!("${variable} of nginx has no placeholder"), content);
     }
 
-    /// `add_header`, `expires` and `proxy_hide_header`. Filters see responses in reverse: what is hidden is removed first.
+    /// `add_header`, `expires` and `proxy_hide_header`. Filters see responses in reverse: what is hidden is removed
+    /// first.
     fn response_fields(&mut self, level: &Level, scope: &Scope) -> Vec<Map> {
         let mut filters: Vec<Map> = Vec::new();
         for field in &level.settings.add_headers {
@@ -346,6 +394,36 @@ impl Importer<'_> {
         }
     }
 
+    /// `auth_request`: another service decides.
+    fn judge(&mut self, level: &Level, scope: &Scope, content: &mut Content) {
+        let Some(place) = &level.settings.judge else { return };
+        let judge = self.internal.iter().find(|(path, _)| path == place).map(|(_, level)| level.clone());
+        let Some((judge, Action::Pass(url))) = judge.and_then(|level| Some((level.clone(), level.action?))) else {
+            let about = "there is no location of that name with a `proxy_pass`; requests are answered 501";
+            self.report.note(&level.place, format!("auth_request {place}"), Grade::Lost, about, "");
+            return refuse("who may pass was asked of something else", content);
+        };
+        let Some(pass) = Pass::parse(&url).filter(|pass| is_constant(&pass.target)) else {
+            return refuse("who may pass was asked of a destination made of variables", content);
+        };
+        let mut asked = Content::default();
+        let host = self.fields(&judge, &pass, scope, &mut asked);
+        let upstream = self.upstreams.get(&pass.target).cloned();
+        let service = pass.service(&mut self.draft, upstream.as_ref(), &judge.settings, host);
+        let path = pass.uri.clone().unwrap_or_else(|| place.clone());
+        let mut copy: Vec<String> = Vec::new();
+        for (_, value) in &level.settings.judged {
+            if let Some(name) = value.strip_prefix("$upstream_http_") {
+                copy.push(name.replace('_', "-"));
+            }
+        }
+        let mut forward = one("service", service).with("path", path).with("fields", "*");
+        if !copy.is_empty() {
+            forward.put("copy", one_or_many(copy));
+        }
+        content.filters.push(one("auth", one("forward_auth", forward)));
+    }
+
     /// Says which passwords of a file cannot be checked.
     fn note_users(&mut self, file: &str, level: &Level) {
         let text = match self.files.read(file) {
@@ -394,6 +472,12 @@ impl Importer<'_> {
             self.rewrite(rewrite, level.rewrites.len(), content);
         } else if let Some(uri) = &pass.uri {
             self.replace(uri, pattern, level, content);
+        }
+        let is_moved = content.filters.iter().any(|filter| filter.get("map_back").is_some());
+        if settings.redirect_off && !is_moved {
+            content.filters.push(one("map_back", false));
+        } else if !is_moved && pass.uri.is_none() {
+            content.filters.push(one("map_back", true));
         }
         let host = self.fields(level, &pass, scope, content);
         let name = pass.target.split(':').next().unwrap_or_default();
@@ -480,35 +564,34 @@ impl Importer<'_> {
             }
         };
         content.filters.push(filter);
-        if level.settings.redirect_off {
-            content.filters.push(one("map_back", false));
-        }
     }
 
     /// Fields of the request that goes upstream; gives the rule for the host.
     fn fields(&mut self, level: &Level, pass: &Pass, scope: &Scope, content: &mut Content) -> Option<String> {
-        let (mut set, mut gone) = (Map::default(), Vec::new());
+        let (mut set, mut gone, mut chosen) = (Map::default(), Vec::new(), Vec::new());
         let mut host = None;
         for (name, value) in &level.settings.set_headers {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("Host") {
                 host = Some(value.as_str());
-            } else if is("Connection")
-                || is("Upgrade")
-                || is("Content-Length")
-                || is("Transfer-Encoding")
-                || is("TE")
-                || is("Expect")
-                || is("Via")
-            {
+            } else if OF_PROXY.iter().any(|known| is(known)) || value == "$proxy_add_x_forwarded_for" {
                 // Upgrades pass by themselves, and the others are the proxy's own.
-            } else if value == "$proxy_add_x_forwarded_for" {
-                // Written by the proxy itself.
             } else if value.is_empty() {
                 gone.push(name.clone());
+            } else if let Some(filters) = self.chosen(name, value, level, scope) {
+                chosen.extend(filters);
             } else {
                 match scope.template(value) {
-                    Ok(value) => set.put(name.as_str(), value),
+                    Ok(text) if text == format!("{{header.{}}}", name.to_ascii_lowercase()) => {}
+                    Ok(text) => match whole_header(&text) {
+                        // nginx sends no field whose value is empty.
+                        Some(header) => {
+                            gone.push(name.clone());
+                            let set = one("headers", one("request", one("set", one(name, text.as_str()))));
+                            chosen.push(conditional(set, one("header", one(header, "*"))));
+                        }
+                        None => set.put(name.as_str(), text),
+                    },
                     Err(variable) => {
                         let about = format!("`${variable}` has no placeholder; the field is not sent");
                         let what = format!("proxy_set_header {name} {value}");
@@ -527,6 +610,7 @@ impl Importer<'_> {
         if !request.is_empty() {
             content.filters.push(one("headers", one("request", request)));
         }
+        content.filters.extend(chosen);
         match host {
             None | Some("$proxy_host") => {
                 let is_upstream = self.upstreams.contains_key(&pass.target);
@@ -546,6 +630,22 @@ impl Importer<'_> {
                 None
             }
         }
+    }
+
+    /// A field whose value is a variable of `map`: its default, then what conditions give it.
+    fn chosen(&self, name: &str, value: &str, level: &Level, scope: &Scope) -> Option<Vec<Map>> {
+        let choice = level.maps.get(value.strip_prefix('$')?)?;
+        let edit = |value: &str| {
+            let text = scope.template(value).ok()?;
+            let request = if text.is_empty() { one("remove", name) } else { one("set", one(name, text)) };
+            Some(one("headers", one("request", request)))
+        };
+        let mut filters = vec![edit(&choice.default)?];
+        // The last one that is called wins, and the first condition that holds must.
+        for (condition, value) in choice.entries.iter().rev() {
+            filters.push(conditional(edit(value)?, condition.when()?));
+        }
+        Some(filters)
     }
 
     fn files(&mut self, level: &Level, pattern: &Pattern, content: &mut Content) {

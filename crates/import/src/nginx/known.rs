@@ -1,4 +1,5 @@
-//! Directives that change nothing of what becomes of a request here, and those that have no counterpart, with the reason.
+//! Directives that change nothing of what becomes of a request here, and those that have no counterpart, with the
+//! reason.
 
 use crate::Grade;
 

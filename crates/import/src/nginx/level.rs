@@ -1,13 +1,16 @@
 //! What stands in a `server` or `location`: settings, conditions, rewrites, and what answers.
 
-use super::conditions::Condition;
+use super::conditions::{Condition, Test};
 use super::known::known;
+use super::maps::{Asked, Maps};
 use super::settings::Settings;
 use super::tree::Directive;
 use super::variables::is_constant;
+use crate::draft::Conditions;
 use crate::pattern::{Whole, whole};
 use crate::{Grade, Place, Report};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// What answers requests.
 #[derive(Clone, Debug, Default)]
@@ -69,6 +72,8 @@ impl Rewrite {
 pub(super) struct Level {
     pub(super) settings: Settings,
     pub(super) set: BTreeMap<String, String>,
+    /// Variables that depend on the request.
+    pub(super) maps: Rc<Maps>,
     pub(super) checks: Vec<Check>,
     pub(super) rewrites: Vec<Rewrite>,
     pub(super) try_files: Option<Vec<String>>,
@@ -86,7 +91,8 @@ impl Level {
     /// What a block within this one begins with.
     pub(super) fn child(&self) -> Self {
         let refused = self.refused.clone();
-        Self { settings: self.settings.child(), set: self.set.clone(), refused, ..Self::default() }
+        let maps = Rc::clone(&self.maps);
+        Self { settings: self.settings.child(), set: self.set.clone(), maps, refused, ..Self::default() }
     }
 
     /// Takes over what it knows, notes it, and gives back the rest.
@@ -144,6 +150,7 @@ impl Level {
             }
             "rewrite" => Some(self.rewrite(directive)),
             "if" => Some(self.check(directive)),
+            "limit_except" => self.except(directive),
             "try_files" => {
                 self.try_files = Some(directive.args.clone());
                 Some(try_files(&directive.args))
@@ -197,8 +204,8 @@ impl Level {
     }
 
     fn check(&mut self, directive: &Directive) -> (Grade, String) {
-        let condition = match Condition::parse(&directive.args, &self.set) {
-            Ok(condition) => condition,
+        let conditions = match self.conditions(&directive.args) {
+            Ok(conditions) => conditions,
             Err(about) => {
                 self.keep_out(directive);
                 return (Grade::Lost, about);
@@ -215,8 +222,68 @@ impl Level {
             self.keep_out(directive);
             return (Grade::Lost, "of `if`, only `return` and redirects are taken over".to_owned());
         };
-        self.checks.push(Check { condition, reply, place: directive.place.clone(), text: directive.text() });
+        let is_forwarded = directive.args.iter().any(|word| word.contains("$http_x_forwarded_"));
+        for condition in conditions {
+            let (place, text) = (directive.place.clone(), directive.text());
+            self.checks.push(Check { condition, reply: reply.clone(), place, text });
+        }
+        if is_forwarded {
+            let about = "the field counts from `trusted_proxies` alone: write there who sends it";
+            return (Grade::Near, about.to_owned());
+        }
         (Grade::Exact, String::new())
+    }
+
+    /// Conditions on the scheme, where it is known: they hold or they do not.
+    pub(super) fn know_scheme(&mut self, scheme: &str) {
+        let mut checks = Vec::new();
+        for check in std::mem::take(&mut self.checks) {
+            match &check.condition.test {
+                Test::Scheme(wanted) if (wanted == scheme) != check.condition.negated => {
+                    self.action = Some(Action::Return(check.reply.0, check.reply.1));
+                    self.place = check.place;
+                    break;
+                }
+                Test::Scheme(_) => {}
+                _ => checks.push(check),
+            }
+        }
+        self.checks = checks;
+    }
+
+    /// The conditions of an `if`, each of which is enough.
+    fn conditions(&self, words: &[String]) -> Result<Vec<Condition>, String> {
+        let name = words.first().map_or("", |word| word.trim_start_matches('(').trim_end_matches(')'));
+        let Some(choice) = name.strip_prefix('$').and_then(|name| self.maps.get(name)) else {
+            return Condition::parse(words, &self.set).map(|condition| vec![condition]);
+        };
+        let words: Vec<&str> = words.iter().map(|word| word.trim_end_matches(')')).collect();
+        let asked = match words.as_slice() {
+            [_] => Asked::True,
+            [_, "="] => Asked::Equal(""),
+            [_, "!="] => Asked::Unequal(""),
+            [_, "=", value, ..] => Asked::Equal(value),
+            [_, "!=", value, ..] => Asked::Unequal(value),
+            _ => return Err("its condition on a variable of `map` is not understood".to_owned()),
+        };
+        choice.conditions(&asked)
+    }
+
+    /// `limit_except` with `deny all`.
+    fn except(&mut self, directive: &Directive) -> Option<(Grade, String)> {
+        let [only] = directive.children() else { return None };
+        if only.name != "deny" || only.arg() != "all" {
+            return None;
+        }
+        let mut methods = directive.args.clone();
+        if methods.iter().any(|method| method == "GET") && !methods.iter().any(|method| method == "HEAD") {
+            methods.push("HEAD".to_owned());
+        }
+        let test = Test::Request(Conditions { methods, ..Conditions::default() });
+        let condition = Condition { negated: true, test };
+        let (place, text) = (directive.place.clone(), directive.text());
+        self.checks.push(Check { condition, reply: (403, String::new()), place, text });
+        Some((Grade::Exact, String::new()))
     }
 }
 
@@ -227,7 +294,6 @@ const KEEPS_OUT: &[&str] = &[
     "allow",
     "auth_digest",
     "auth_jwt",
-    "auth_request",
     "deny",
     "limit_except",
     "secure_link",

@@ -1,9 +1,9 @@
 //! Which location nginx gives a request, and in which order routes give the same.
 //!
-//! nginx: an exact location; else the longest prefix, unless a regular expression matches first, which is not asked where
-//! the longest prefix says `^~`. A prefix ends anywhere, not at a segment. Here: exact paths, then the longest prefix of
-//! whole segments, then regular expressions in file order, then everything. So a prefix becomes `/a/*` only where nothing
-//! that goes before it is a regular expression; else it becomes one itself.
+//! nginx: an exact location; else the longest prefix, unless a regular expression matches first, which is not asked
+//! where the longest prefix says `^~`. A prefix ends anywhere, not at a segment. Here: exact paths, then the longest
+//! prefix of whole segments, then regular expressions in file order, then everything. So a prefix becomes `/a/*` only
+//! where nothing that goes before it is a regular expression; else it becomes one itself.
 
 use crate::draft::Paths;
 use crate::pattern::{Whole, escaped};

@@ -7,6 +7,7 @@ mod conditions;
 mod content;
 mod known;
 mod level;
+mod maps;
 mod matching;
 mod server;
 mod settings;
@@ -20,7 +21,9 @@ use crate::yaml::{Map, Value, one};
 use crate::{Files, Grade, ImportError, Imported};
 use level::{Level, note_rest};
 use server::{Listener, Server};
+use maps::{Choice, Maps};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use tree::{Directive, Reader};
 use upstream::Upstream;
 
@@ -60,6 +63,7 @@ struct Importer<'a> {
     /// Of the server that is made into routes: pages with a location of their own, and locations by name.
     page_roots: Vec<(String, String)>,
     named: Vec<(String, Level)>,
+    internal: Vec<(String, Level)>,
 }
 
 /// Reads configurations of nginx.
@@ -78,6 +82,7 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
         servers: Vec::new(),
         page_roots: Vec::new(),
         named: Vec::new(),
+        internal: Vec::new(),
     };
     let mut whole = Vec::new();
     for path in paths {
@@ -162,7 +167,7 @@ impl Importer<'_> {
     /// What stands in `http`.
     fn http(&mut self, directives: &[&Directive], timeouts: &mut Map) {
         let mut level = Level::default();
-        let mut servers = Vec::new();
+        let (mut servers, mut maps) = (Vec::new(), Maps::new());
         for directive in directives {
             match directive.name.as_str() {
                 "server" => servers.push(*directive),
@@ -171,7 +176,19 @@ impl Importer<'_> {
                     self.upstreams.insert(directive.arg().to_owned(), upstream);
                 }
                 "limit_req_zone" | "limit_conn_zone" => self.zone(directive),
-                "map" => self.map(directive),
+                "map" | "geo" => self.map(directive, &mut maps),
+                "ssl_certificate" | "ssl_certificate_key" => {
+                    let at = if directive.name == "ssl_certificate" {
+                        &mut level.settings.certificate.0
+                    } else {
+                        &mut level.settings.certificate.1
+                    };
+                    *at = Some(directive.arg().to_owned());
+                    self.report.exact(&directive.place, directive.text());
+                }
+                "ssl_protocols" if !directive.args.iter().any(|word| word == "TLSv1" || word == "TLSv1.1") => {
+                    self.report.exact(&directive.place, directive.text());
+                }
                 "set_real_ip_from" | "real_ip_header" | "real_ip_recursive" => self.real_ip(directive),
                 "client_header_timeout" => {
                     self.report.exact(&directive.place, directive.text());
@@ -187,6 +204,7 @@ impl Importer<'_> {
                 }
             }
         }
+        level.maps = Rc::new(maps);
         for directive in servers {
             self.server(directive, &level);
         }
@@ -221,18 +239,18 @@ impl Importer<'_> {
         self.zones.insert(name, Zone { requests, per: per.to_owned(), key });
     }
 
-    /// Only the map of upgrades is known: Thalweg passes upgrades by itself.
-    fn map(&mut self, directive: &Directive) {
+    /// The map of upgrades needs nothing: Thalweg passes upgrades by itself.
+    fn map(&mut self, directive: &Directive, maps: &mut Maps) {
         let is_upgrade = directive.arg() == "$http_upgrade";
-        let (grade, about) = match is_upgrade {
-            true => (Grade::Exact, String::new()),
-            false => (
-                Grade::Lost,
-                format!(
-                    "variables of `map` have no counterpart; what names {} says so",
-                    directive.args.get(1).map_or("it", String::as_str)
-                ),
-            ),
+        let made = if directive.name == "geo" { Choice::geo(directive) } else { Choice::map(directive) };
+        let name = directive.args.last().map_or("", |name| name.trim_start_matches('$')).to_owned();
+        let (grade, about) = match made {
+            _ if is_upgrade => (Grade::Exact, String::new()),
+            Ok(choice) => {
+                maps.insert(name, choice);
+                (Grade::Exact, String::new())
+            }
+            Err(error) => (Grade::Lost, format!("{error}; what names ${name} says so")),
         };
         self.report.note(&directive.place, directive.text(), grade, about, "");
         for inner in directive.children() {

@@ -20,6 +20,7 @@ pub(super) struct Listener {
     port: Option<u16>,
     is_secure: bool,
     proxy_protocol: bool,
+    h2c: bool,
     certificates: Vec<Map>,
     servers: Vec<usize>,
     default: Option<usize>,
@@ -33,6 +34,8 @@ pub(super) struct Server {
     level: Level,
     locations: Vec<(Pattern, Level)>,
     named: Vec<(String, Level)>,
+    /// Locations that clients cannot ask for, as they are.
+    internal: Vec<(String, Level)>,
     place: Place,
 }
 
@@ -54,7 +57,7 @@ impl Importer<'_> {
             None => "requests to this server".to_owned(),
         };
         let rest = server.level.read(directive.children(), &mut self.report, &concerns);
-        let mut certificate = (None, None);
+        let mut certificate = http.settings.certificate.clone();
         for inner in &rest {
             match inner.name.as_str() {
                 "ssl_certificate" => certificate.0 = Some(inner.arg().to_owned()),
@@ -73,6 +76,7 @@ impl Importer<'_> {
             }
             self.report.exact(&inner.place, inner.text());
         }
+        self.note_listen(&rest, &certificate, &concerns);
         let listens: Vec<&&Directive> = rest.iter().filter(|inner| inner.name == "listen").collect();
         if listens.is_empty() {
             self.listen(&["80".to_owned()], at, &mut server);
@@ -81,10 +85,33 @@ impl Importer<'_> {
             self.listen(&inner.args, at, &mut server);
         }
         self.certify(certificate, &server);
+        let outer = server.level.clone();
         for inner in rest.iter().filter(|inner| inner.name == "location") {
-            self.location(inner, &mut server, &concerns);
+            self.location(inner, &outer, &mut server, &concerns);
         }
         self.servers.push(server);
+    }
+
+    /// What `listen` says that is not taken over.
+    fn note_listen(
+        &mut self,
+        rest: &[&Directive],
+        certificate: &(Option<String>, Option<String>),
+        concerns: &str,
+    ) {
+        for inner in rest.iter().filter(|inner| inner.name == "listen") {
+            let has = |word: &str| inner.args.iter().any(|arg| arg == word);
+            let about = if has("proxy_protocol") {
+                "write `proxy_protocol: { from: … }` at the listener, with the networks that say it"
+            } else if has("quic") {
+                "HTTP/3 is not spoken"
+            } else if has("ssl") && (certificate.0.is_none() || certificate.1.is_none()) {
+                "there is no certificate: the listener speaks in the clear"
+            } else {
+                continue;
+            };
+            self.report.note(&inner.place, inner.text(), Grade::Lost, about, concerns);
+        }
     }
 
     fn names(&mut self, directive: &Directive, server: &mut Server) {
@@ -112,7 +139,14 @@ impl Importer<'_> {
         let text = args.first().map_or("80", String::as_str);
         let has = |word: &str| args.iter().any(|arg| arg == word);
         let (address, port) = address(text);
-        let found = self.listeners.iter().position(|known| known.address == address);
+        let every = port.map(|port| (format!("0.0.0.0:{port}"), format!("[::]:{port}"), format!(":{port}")));
+        let found = self.listeners.iter().position(|known| {
+            let is_other = every.as_ref().is_some_and(|(four, six, both)| {
+                let is_half = |address: &String| address == four || address == six;
+                (is_half(&address) && is_half(&known.address)) || (is_half(&address) && known.address == *both)
+            });
+            known.address == address || is_other
+        });
         let index = found.unwrap_or_else(|| {
             let name = match port {
                 Some(80) => "http".to_owned(),
@@ -129,7 +163,11 @@ impl Importer<'_> {
             self.listeners.len() - 1
         });
         let listener = &mut self.listeners[index];
+        if let Some((.., both)) = every.filter(|_| listener.address != address) {
+            listener.address = both;
+        }
         listener.is_secure |= has("ssl");
+        listener.h2c |= has("http2");
         listener.proxy_protocol |= has("proxy_protocol");
         if has("default_server") || has("default") {
             listener.default = Some(at);
@@ -157,8 +195,8 @@ impl Importer<'_> {
         }
     }
 
-    fn location(&mut self, directive: &Directive, server: &mut Server, concerns: &str) {
-        let mut level = server.level.child();
+    fn location(&mut self, directive: &Directive, outer: &Level, server: &mut Server, concerns: &str) {
+        let mut level = outer.child();
         let concerns = format!("{concerns} under {}", directive.args.join(" "));
         let rest = level.read(directive.children(), &mut self.report, &concerns);
         let (modifier, path) = match directive.args.as_slice() {
@@ -182,7 +220,7 @@ impl Importer<'_> {
         match kind {
             Ok(kind) => {
                 self.report.exact(&directive.place, directive.text());
-                server.locations.push((Pattern { kind, path }, level));
+                server.locations.push((Pattern { kind, path }, level.clone()));
             }
             Err(about) => {
                 self.report.note(&directive.place, directive.text(), Grade::Lost, about, concerns.as_str());
@@ -191,12 +229,13 @@ impl Importer<'_> {
         for inner in rest {
             match inner.name.as_str() {
                 "internal" => {
-                    if let Some((_, level)) = server.locations.last_mut() {
+                    if let Some((pattern, level)) = server.locations.last_mut() {
+                        server.internal.push((pattern.path.clone(), level.clone()));
                         level.action = Some(Action::Return(404, String::new()));
                     }
                     self.report.exact(&inner.place, inner.text());
                 }
-                "location" => self.location(inner, server, &concerns),
+                "location" => self.location(inner, &level, server, &concerns),
                 _ => note_rest(inner, &mut self.report, &concerns),
             }
         }
@@ -209,11 +248,17 @@ impl Importer<'_> {
             if listener.is_secure && !listener.certificates.is_empty() {
                 map.put("tls", one("certificates", listener.certificates.clone()));
             }
+            if listener.h2c && !listener.is_secure {
+                map.put("h2c", true);
+            }
             self.draft.listeners.put(listener.name.as_str(), map);
         }
         for at in 0..self.servers.len() {
             let server = self.servers[at].clone();
             self.named.clone_from(&server.named);
+            self.internal.clone_from(&server.internal);
+            let exact = server.locations.iter().filter(|(pattern, _)| matches!(pattern.kind, Kind::Exact));
+            self.internal.extend(exact.map(|(pattern, level)| (pattern.path.clone(), level.clone())));
             self.page_roots = server
                 .locations
                 .iter()
@@ -285,10 +330,27 @@ impl Importer<'_> {
                 return;
             }
         }
-        self.locations(server, &listeners, &hosts, &rest);
+        // A location that asks for the scheme has routes of its own for each.
+        let asks = |(_, level): &(Pattern, Level)| {
+            level.checks.iter().any(|check| matches!(check.condition.test, Test::Scheme(_)))
+        };
+        let is_secure = |index: &usize| self.listeners[*index].is_secure;
+        let (secure, clear): (Vec<usize>, Vec<usize>) = listeners.iter().copied().partition(is_secure);
+        if server.locations.iter().any(asks) && !secure.is_empty() && !clear.is_empty() {
+            self.locations(server, &secure, &hosts, &rest);
+            self.locations(server, &clear, &hosts, &rest);
+        } else {
+            self.locations(server, &listeners, &hosts, &rest);
+        }
     }
 
-    fn scope(&self, server: &Server, level: &Level, listeners: &[usize], pattern: &Pattern) -> Scope {
+    fn scope(
+        &self,
+        server: &Server,
+        level: &Level,
+        (listeners, hosts): (&[usize], &[String]),
+        pattern: &Pattern,
+    ) -> Scope {
         let port = match listeners {
             [only] => self.listeners[*only].port,
             _ => None,
@@ -298,6 +360,7 @@ impl Importer<'_> {
             server_name: server.names.first().cloned().unwrap_or_default(),
             server_port: port,
             root: level.settings.root.clone().unwrap_or_default(),
+            hosts: hosts.to_vec(),
             path: if matches!(pattern.kind, Kind::Exact) { pattern.path.clone() } else { String::new() },
             has_groups: matches!(pattern.kind, Kind::Regex(_) | Kind::Before(_)),
             ..Scope::default()
@@ -310,7 +373,7 @@ impl Importer<'_> {
         level.action = Some(Action::Return(check.reply.0, check.reply.1.clone()));
         level.place = check.place.clone();
         let root = Pattern { kind: Kind::Prefix(false), path: "/".to_owned() };
-        let scope = self.scope(server, &level, listeners, &root);
+        let scope = self.scope(server, &level, (listeners, hosts), &root);
         let content = self.content(&level, &root, &scope);
         self.push(
             server,
@@ -344,7 +407,9 @@ impl Importer<'_> {
                 locations.push((root, level));
             }
         }
+        let is_secure = listeners.iter().all(|index| self.listeners[*index].is_secure);
         for (_, level) in &mut locations {
+            level.know_scheme(if is_secure { "https" } else { "http" });
             level.checks.splice(0..0, checks.iter().cloned());
             if level.try_files.is_none() && level.action.is_none() {
                 level.try_files.clone_from(&server.level.try_files);
@@ -354,7 +419,7 @@ impl Importer<'_> {
         let arranged = arrange(&patterns);
         for Arranged { location, paths } in &arranged {
             let (pattern, level) = &locations[*location];
-            let scope = self.scope(server, level, listeners, pattern);
+            let scope = self.scope(server, level, (listeners, hosts), pattern);
             let contents = self.contents(level, pattern, &scope);
             let paths = self.slash(server, (listeners, hosts), pattern, level, &patterns, paths);
             let title = if pattern.path.is_empty() { "rewrite" } else { pattern.path.as_str() };
@@ -405,7 +470,7 @@ impl Importer<'_> {
             }
             let Some(owner) = find(&patterns, bare) else { continue };
             let (pattern, level) = &locations[owner];
-            let scope = self.scope(server, level, target.0, pattern);
+            let scope = self.scope(server, level, target, pattern);
             let contents = self.contents(level, pattern, &scope);
             let exact = Paths::Patterns(vec![plain(bare)]);
             self.push_all(server, target, &exact, bare, &contents, &level.place);

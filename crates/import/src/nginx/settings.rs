@@ -59,6 +59,12 @@ pub(super) struct Settings {
     pub(super) trusted: Option<String>,
     pub(super) client_certificate: Option<String>,
     pub(super) client_key: Option<String>,
+    /// Certificate and key for servers that have none of their own.
+    pub(super) certificate: (Option<String>, Option<String>),
+    /// The location that `auth_request` asks.
+    pub(super) judge: Option<String>,
+    /// Variables of `auth_request_set`, and what they take.
+    pub(super) judged: Vec<(String, String)>,
     /// Lists that were begun in this block: before, they were inherited.
     own: Vec<&'static str>,
 }
@@ -262,6 +268,19 @@ impl Settings {
             }
             "auth_basic" => self.realm = (arg != "off").then_some(arg),
             "auth_basic_user_file" => self.users_file = Some(arg),
+            "auth_request" => {
+                self.judge = (arg != "off").then_some(arg);
+                if self.judge.is_some() {
+                    return Some(near(
+                        "what refuses a request goes to the client as it is; of nginx, 401 and 403 have pages of its own, \
+                         and every other refusal is 500",
+                    ));
+                }
+            }
+            "auth_request_set" => {
+                let value = directive.args.get(1).cloned().unwrap_or_default();
+                self.judged.push((arg.trim_start_matches('$').to_owned(), value));
+            }
             "satisfy" => self.satisfy_any = arg == "any",
             _ => return None,
         }

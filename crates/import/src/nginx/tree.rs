@@ -1,7 +1,7 @@
 //! nginx's syntax: words, quotes, escapes, blocks and comments; included files in their place.
 //!
-//! A directive is a name, arguments, and either `;` or a block. What blocks mean is not known here, but for those of Lua,
-//! whose text is passed over.
+//! A directive is a name, arguments, and either `;` or a block. What blocks mean is not known here, but for those of
+//! Lua, whose text is passed over.
 
 use crate::{Files, ImportError, Place};
 

@@ -18,6 +18,8 @@ pub(super) struct Scope {
     pub(super) root: String,
     /// The only path; empty where there are others.
     pub(super) path: String,
+    /// Names of the route's hosts.
+    pub(super) hosts: Vec<String>,
     /// Groups of the location's regular expression may be named.
     pub(super) has_groups: bool,
 }
