@@ -159,6 +159,7 @@ impl Importer<'_> {
                 .map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") })
                 .find(|name| !taken(name));
             let name = name.unwrap_or_default();
+            let address = address.clone();
             self.listeners.push(Listener { address, name, port, ..Listener::default() });
             self.listeners.len() - 1
         });
