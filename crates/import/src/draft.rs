@@ -112,8 +112,6 @@ pub(crate) enum To {
     #[default]
     Nowhere,
     Service(String),
-    /// Services with weights.
-    Split(Vec<(String, u64)>),
 }
 
 impl Draft {
@@ -221,10 +219,6 @@ impl Route {
             match self.to {
                 To::Nowhere => Value::from(NOWHERE),
                 To::Service(name) => name.into(),
-                To::Split(parts) => {
-                    let part = |(name, weight): (String, u64)| one("service", name).with("weight", weight);
-                    parts.into_iter().map(part).collect::<Vec<_>>().into()
-                }
             },
         );
         for (key, value) in [("timeouts", self.timeouts), ("limits", self.limits)] {

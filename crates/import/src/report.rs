@@ -66,6 +66,7 @@ impl Report {
     }
 
     /// Notes a directive.
+    #[expect(clippy::too_many_arguments, reason = "these are the columns of a line")]
     pub(crate) fn note(
         &mut self,
         place: &Place,

@@ -38,24 +38,6 @@ impl Map {
         self
     }
 
-    /// The map of a key, made where there is none.
-    pub(crate) fn map(&mut self, key: &str) -> &mut Self {
-        let at = match self.0.iter().position(|(known, _)| known == key) {
-            Some(at) => at,
-            None => {
-                self.0.push((key.to_owned(), Value::Map(Self::default())));
-                self.0.len() - 1
-            }
-        };
-        if !matches!(self.0[at].1, Value::Map(_)) {
-            self.0[at].1 = Value::Map(Self::default());
-        }
-        match &mut self.0[at].1 {
-            Value::Map(map) => map,
-            _ => unreachable!("it was made a map above"),
-        }
-    }
-
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }

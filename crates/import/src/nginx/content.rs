@@ -134,7 +134,8 @@ impl Importer<'_> {
         for (condition, value) in &choice.entries {
             let conditions = match &condition.test {
                 Test::Request(conditions) => conditions.clone(),
-                Test::Host(host) if scope.hosts.contains(host) => {
+                Test::Host(host) if !scope.hosts.contains(host) && !scope.hosts.is_empty() => continue,
+                Test::Host(host) if !scope.hosts.is_empty() => {
                     Conditions { hosts: vec![host.clone()], ..Conditions::default() }
                 }
                 _ => return None,
@@ -143,7 +144,10 @@ impl Importer<'_> {
             all.push((conditions, content));
         }
         all.push((Conditions::default(), self.content(&with(&choice.default), pattern, scope)));
-        all.iter().map(|(conditions, _)| conditions.rank()).is_sorted_by(|one, next| one >= next).then_some(all)
+        all.iter()
+            .map(|(conditions, _)| conditions.rank())
+            .is_sorted_by(|one, next| one >= next)
+            .then_some(all)
     }
 
     /// What a location does with the requests that fulfil conditions, in the order in which they are asked.
@@ -185,13 +189,13 @@ impl Importer<'_> {
     fn act(&mut self, level: &Level, pattern: &Pattern, scope: &Scope, content: &mut Content) {
         let action = level.action.clone().unwrap_or_default();
         if let Action::Return(status, text) = &action {
-            return self.answer(*status, text, level, scope, content);
+            return self.answer((*status, text), level, scope, content);
         }
         content.filters.extend(self.limits(level));
         self.access(level, content);
         self.judge(level, scope, content);
         match action {
-            Action::Pass(url) => self.pass(&url, level, pattern, scope, content),
+            Action::Pass(url) => self.pass(&url, level, (pattern, scope), content),
             Action::Unsupported(what) => refuse(&format!("{what} of nginx is not taken over"), content),
             _ => self.files(level, pattern, content),
         }
@@ -248,7 +252,7 @@ impl Importer<'_> {
         }
     }
 
-    fn answer(&mut self, status: u16, text: &str, level: &Level, scope: &Scope, content: &mut Content) {
+    fn answer(&mut self, (status, text): (u16, &str), level: &Level, scope: &Scope, content: &mut Content) {
         let kind = level.settings.kind_of(&scope.path);
         match reply(status, text, scope, &kind) {
             Ok(filter) => content.filters.push(filter),
@@ -398,7 +402,8 @@ impl Importer<'_> {
     fn judge(&mut self, level: &Level, scope: &Scope, content: &mut Content) {
         let Some(place) = &level.settings.judge else { return };
         let judge = self.internal.iter().find(|(path, _)| path == place).map(|(_, level)| level.clone());
-        let Some((judge, Action::Pass(url))) = judge.and_then(|level| Some((level.clone(), level.action?))) else {
+        let Some((judge, Action::Pass(url))) = judge.and_then(|level| Some((level.clone(), level.action?)))
+        else {
             let about = "there is no location of that name with a `proxy_pass`; requests are answered 501";
             self.report.note(&level.place, format!("auth_request {place}"), Grade::Lost, about, "");
             return refuse("who may pass was asked of something else", content);
@@ -417,7 +422,7 @@ impl Importer<'_> {
                 copy.push(name.replace('_', "-"));
             }
         }
-        let mut forward = one("service", service).with("path", path).with("fields", "*");
+        let mut forward = one("service", service).with("path", path).with("fields", vec!["*"]);
         if !copy.is_empty() {
             forward.put("copy", one_or_many(copy));
         }
@@ -451,7 +456,13 @@ impl Importer<'_> {
         }
     }
 
-    fn pass(&mut self, url: &str, level: &Level, pattern: &Pattern, scope: &Scope, content: &mut Content) {
+    fn pass(
+        &mut self,
+        url: &str,
+        level: &Level,
+        (pattern, scope): (&Pattern, &Scope),
+        content: &mut Content,
+    ) {
         let settings = &level.settings;
         let substituted = level.set.iter().fold(url.to_owned(), |url, (name, value)| {
             if is_constant(value) { url.replace(&format!("${name}"), value) } else { url }
@@ -476,10 +487,16 @@ impl Importer<'_> {
         let is_moved = content.filters.iter().any(|filter| filter.get("map_back").is_some());
         if settings.redirect_off && !is_moved {
             content.filters.push(one("map_back", false));
-        } else if !is_moved && pass.uri.is_none() {
-            content.filters.push(one("map_back", true));
         }
-        let host = self.fields(level, &pass, scope, content);
+        let mut host = self.fields(level, &pass, scope, content);
+        let is_name = !pass.target.starts_with("unix:") && !pass.target.contains('_');
+        if host.is_some() && is_name && !is_moved && !settings.redirect_off && pass.uri.is_none() {
+            // Said by a filter, so that places of responses come back to the client's host.
+            let port = if pass.scheme == "https" { ":443" } else { ":80" };
+            let name = pass.target.strip_suffix(port).unwrap_or(&pass.target);
+            content.filters.push(one("rewrite", one("host", literal(name))));
+            host = None;
+        }
         let name = pass.target.split(':').next().unwrap_or_default();
         let upstream = self.upstreams.get(&pass.target).or_else(|| self.upstreams.get(name)).cloned();
         note_unverified(&pass, settings, &level.place, &mut self.report);
@@ -694,7 +711,7 @@ impl Importer<'_> {
                 files.put("fall_through", true);
                 let root = Pattern { kind: Kind::Prefix(false), path: "/".to_owned() };
                 let level = named.unwrap_or_default();
-                self.pass(&url, &level, &root, &Scope::default(), content);
+                self.pass(&url, &level, (&root, &Scope::default()), content);
             }
         } else if last.starts_with('=') {
             places.push(last.clone());

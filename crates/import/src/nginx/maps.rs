@@ -39,7 +39,9 @@ impl Choice {
             let value = line.arg().to_owned();
             match line.name.as_str() {
                 "default" => choice.default = value,
-                "hostnames" | "include" => return Err(format!("`{}` of a map cannot be expressed", line.name)),
+                "hostnames" | "include" => {
+                    return Err(format!("`{}` of a map cannot be expressed", line.name));
+                }
                 "volatile" => {}
                 key => match key.strip_prefix('~') {
                     Some(regex) => {
@@ -106,8 +108,7 @@ impl Choice {
             Asked::Equal(other) => value == *other,
             Asked::Unequal(other) => value != *other,
         };
-        let (wanted, others): (Vec<_>, Vec<_>) =
-            self.entries.iter().partition(|(_, value)| is_wanted(value));
+        let (wanted, others): (Vec<_>, Vec<_>) = self.entries.iter().partition(|(_, value)| is_wanted(value));
         if !self.is_disjoint && !others.is_empty() && !wanted.is_empty() {
             return Err("entries of its `map` can hold at the same time".to_owned());
         }

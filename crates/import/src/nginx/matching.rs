@@ -28,6 +28,15 @@ pub(super) struct Pattern {
     pub(super) path: String,
 }
 
+impl Pattern {
+    /// Whether a shorter prefix with `^~` goes before expressions.
+    pub(super) fn is_behind_first(&self, patterns: &[Self]) -> bool {
+        let is_shorter = |it: &&Self| it.path.len() < self.path.len() && self.path.starts_with(&it.path);
+        matches!(self.kind, Kind::Prefix(false))
+            && patterns.iter().filter(is_shorter).any(|it| matches!(it.kind, Kind::Prefix(true)))
+    }
+}
+
 /// A location by its number, with the paths of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arranged {
@@ -77,6 +86,7 @@ fn ordered(patterns: &[Pattern]) -> Vec<usize> {
         match it.kind {
             Kind::Before(_) => (0, 0, *at),
             Kind::Prefix(true) => (1, length, *at),
+            Kind::Prefix(false) if it.is_behind_first(patterns) => (1, length, *at),
             Kind::Regex(_) => (2, 0, *at),
             _ => (3, length, *at),
         }

@@ -20,8 +20,8 @@ use crate::report::Report;
 use crate::yaml::{Map, Value, one};
 use crate::{Files, Grade, ImportError, Imported};
 use level::{Level, note_rest};
-use server::{Listener, Server};
 use maps::{Choice, Maps};
+use server::{Listener, Server};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tree::{Directive, Reader};
@@ -186,7 +186,9 @@ impl Importer<'_> {
                     *at = Some(directive.arg().to_owned());
                     self.report.exact(&directive.place, directive.text());
                 }
-                "ssl_protocols" if !directive.args.iter().any(|word| word == "TLSv1" || word == "TLSv1.1") => {
+                "ssl_protocols"
+                    if !directive.args.iter().any(|word| word == "TLSv1" || word == "TLSv1.1") =>
+                {
                     self.report.exact(&directive.place, directive.text());
                 }
                 "set_real_ip_from" | "real_ip_header" | "real_ip_recursive" => self.real_ip(directive),

@@ -39,6 +39,23 @@ pub(super) struct Server {
     place: Place,
 }
 
+/// Where routes of a server stand.
+struct Target<'a> {
+    server: &'a Server,
+    listeners: &'a [usize],
+    hosts: &'a [String],
+}
+
+/// Whether nginx redirects from the path without its slash to this location.
+fn redirects_bare(pattern: &Pattern, level: &Level, patterns: &[Pattern]) -> bool {
+    let bare = pattern.path.trim_end_matches('/');
+    let is_folder =
+        matches!(pattern.kind, Kind::Prefix(_)) && pattern.path.ends_with('/') && !bare.is_empty();
+    let is_taken =
+        patterns.iter().any(|it| matches!(it.kind, Kind::Exact | Kind::Prefix(_)) && it.path == bare);
+    is_folder && !is_taken && matches!(level.action, Some(Action::Pass(_)))
+}
+
 /// Directives of a server that are read here.
 const OWN: &[&str] =
     &["listen", "server_name", "location", "ssl_certificate", "ssl_certificate_key", "ssl_protocols", "ssl"];
@@ -143,7 +160,8 @@ impl Importer<'_> {
         let found = self.listeners.iter().position(|known| {
             let is_other = every.as_ref().is_some_and(|(four, six, both)| {
                 let is_half = |address: &String| address == four || address == six;
-                (is_half(&address) && is_half(&known.address)) || (is_half(&address) && known.address == *both)
+                (is_half(&address) && is_half(&known.address))
+                    || (is_half(&address) && known.address == *both)
             });
             known.address == address || is_other
         });
@@ -280,9 +298,15 @@ impl Importer<'_> {
             let alone = by_default.iter().all(|index| self.listeners[*index].servers.len() == 1);
             let has_wildcards =
                 self.servers.iter().any(|other| other.names.iter().any(|name| name.starts_with('*')));
-            let hosts = match alone || !has_wildcards || server.names.is_empty() {
+            let chosen = chosen_hosts(server);
+            let hosts = match chosen.is_empty() && (alone || !has_wildcards || server.names.is_empty()) {
                 true => Vec::new(),
-                false => server.names.iter().cloned().chain(["*".to_owned()]).collect(),
+                false => {
+                    let mut hosts = server.names.clone();
+                    hosts.extend(chosen.into_iter().filter(|host| !server.names.contains(host)));
+                    hosts.push("*".to_owned());
+                    hosts
+                }
             };
             self.routes_on(server, &by_default, &hosts);
         }
@@ -376,14 +400,8 @@ impl Importer<'_> {
         let root = Pattern { kind: Kind::Prefix(false), path: "/".to_owned() };
         let scope = self.scope(server, &level, (listeners, hosts), &root);
         let content = self.content(&level, &root, &scope);
-        self.push(
-            server,
-            (listeners, hosts),
-            Paths::All,
-            "all",
-            &(Conditions::default(), content),
-            &check.place,
-        );
+        let target = Target { server, listeners, hosts };
+        self.push(&target, Paths::All, "all", &[(Conditions::default(), content)], &check.place);
     }
 
     fn locations(&mut self, server: &Server, listeners: &[usize], hosts: &[String], checks: &[Check]) {
@@ -417,64 +435,55 @@ impl Importer<'_> {
             }
         }
         let patterns = patterns(&locations);
+        let has_regexes = patterns.iter().any(|it| matches!(it.kind, Kind::Regex(_)));
+        for (pattern, level) in
+            locations.iter().filter(|(it, _)| has_regexes && it.is_behind_first(&patterns))
+        {
+            let about = "expressions are not asked below it, as a shorter `^~` goes before them";
+            let what = format!("location {} {{ … }}", pattern.path);
+            self.report.note(&level.place, what, Grade::Near, about, "paths that an expression fits, too");
+        }
         let arranged = arrange(&patterns);
         for Arranged { location, paths } in &arranged {
             let (pattern, level) = &locations[*location];
             let scope = self.scope(server, level, (listeners, hosts), pattern);
             let contents = self.contents(level, pattern, &scope);
-            let paths = self.slash(server, (listeners, hosts), pattern, level, &patterns, paths);
+            let target = Target { server, listeners, hosts };
+            self.slash(&target, &locations[*location], &patterns);
             let title = if pattern.path.is_empty() { "rewrite" } else { pattern.path.as_str() };
-            self.push_all(server, (listeners, hosts), &paths, title, &contents, &level.place);
+            self.push(&target, paths.clone(), title, &contents, &level.place);
         }
-        self.orphans(server, (listeners, hosts), &locations, &arranged);
+        self.orphans(&Target { server, listeners, hosts }, &locations, &arranged);
     }
 
     /// `/a` beside the location `/a/`: nginx redirects to it where requests are forwarded.
-    fn slash(
-        &mut self,
-        server: &Server,
-        target: (&[usize], &[String]),
-        pattern: &Pattern,
-        level: &Level,
-        patterns: &[Pattern],
-        paths: &Paths,
-    ) -> Paths {
-        let bare = pattern.path.trim_end_matches('/');
-        let is_folder =
-            matches!(pattern.kind, Kind::Prefix(_)) && pattern.path.ends_with('/') && !bare.is_empty();
-        let is_exact = patterns.iter().any(|it| matches!(it.kind, Kind::Exact) && it.path == bare);
-        if is_folder && !is_exact && matches!(level.action, Some(Action::Pass(_))) {
+    fn slash(&mut self, target: &Target<'_>, (pattern, level): &(Pattern, Level), patterns: &[Pattern]) {
+        if redirects_bare(pattern, level, patterns) {
+            let bare = pattern.path.trim_end_matches('/');
             let redirect = one("redirect", one("to", plain(&pattern.path)).with("status", 301_u16));
             let content = Content { filters: vec![redirect], ..Content::default() };
             let exact = Paths::Patterns(vec![plain(bare)]);
-            self.push(server, target, exact, bare, &(Conditions::default(), content), &level.place);
+            self.push(target, exact, bare, &[(Conditions::default(), content)], &level.place);
         }
-        paths.clone()
     }
 
     /// `/a` beside a location `/a/` whose prefix would take it here, and not in nginx.
-    fn orphans(
-        &mut self,
-        server: &Server,
-        target: (&[usize], &[String]),
-        locations: &[(Pattern, Level)],
-        arranged: &[Arranged],
-    ) {
+    fn orphans(&mut self, target: &Target<'_>, locations: &[(Pattern, Level)], arranged: &[Arranged]) {
         let patterns = patterns(locations);
         for Arranged { location, paths } in arranged {
             let (pattern, level) = &locations[*location];
             let bare = pattern.path.trim_end_matches('/');
             let is_native = matches!((paths, &pattern.kind), (Paths::Patterns(_), Kind::Prefix(_)));
             let is_exact = patterns.iter().any(|it| matches!(it.kind, Kind::Exact) && it.path == bare);
-            if !is_native || is_exact || matches!(level.action, Some(Action::Pass(_))) {
+            if !is_native || is_exact || bare.is_empty() || redirects_bare(pattern, level, &patterns) {
                 continue;
             }
             let Some(owner) = find(&patterns, bare) else { continue };
             let (pattern, level) = &locations[owner];
-            let scope = self.scope(server, level, target, pattern);
+            let scope = self.scope(target.server, level, (target.listeners, target.hosts), pattern);
             let contents = self.contents(level, pattern, &scope);
             let exact = Paths::Patterns(vec![plain(bare)]);
-            self.push_all(server, target, &exact, bare, &contents, &level.place);
+            self.push(target, exact, bare, &contents, &level.place);
         }
     }
 
@@ -536,24 +545,22 @@ impl Importer<'_> {
         locations.push((pattern.clone(), level));
     }
 
-    fn push_all(
+    fn push(
         &mut self,
-        server: &Server,
-        target: (&[usize], &[String]),
-        paths: &Paths,
+        target: &Target<'_>,
+        paths: Paths,
         title: &str,
         contents: &[(Conditions, Content)],
         place: &Place,
     ) {
         for content in contents {
-            self.push(server, target, paths.clone(), title, content, place);
+            self.push_one(target, paths.clone(), title, content, place);
         }
     }
 
-    fn push(
+    fn push_one(
         &mut self,
-        server: &Server,
-        (listeners, hosts): (&[usize], &[String]),
+        &Target { server, listeners, hosts }: &Target<'_>,
         paths: Paths,
         title: &str,
         (conditions, content): &(Conditions, Content),
@@ -582,6 +589,24 @@ impl Importer<'_> {
             limits: content.limits.clone(),
         });
     }
+}
+
+/// Hosts of which each has a destination of its own, by a `map`: all routes name them, so that none goes first.
+fn chosen_hosts(server: &Server) -> Vec<String> {
+    let mut hosts: Vec<String> = Vec::new();
+    for (_, level) in &server.locations {
+        let Some(Action::Pass(url)) = &level.action else { continue };
+        for (_, choice) in level.maps.iter().filter(|(name, _)| url.contains(&format!("${name}"))) {
+            for (condition, _) in &choice.entries {
+                if let Test::Host(host) = &condition.test
+                    && !hosts.contains(host)
+                {
+                    hosts.push(host.clone());
+                }
+            }
+        }
+    }
+    hosts
 }
 
 fn patterns(locations: &[(Pattern, Level)]) -> Vec<Pattern> {
