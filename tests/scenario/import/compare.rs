@@ -49,7 +49,7 @@ pub(super) fn told(
     let (theirs, ours) = match (theirs, ours) {
         (Ok(theirs), Ok(ours)) => (theirs, ours),
         // Closed without an answer.
-        (Err(theirs), Err(ours)) if theirs.starts_with("End") == ours.starts_with("End") => {
+        (Err(theirs), Err(ours)) if theirs.ends_with("seen: ") && ours.ends_with("seen: ") => {
             return String::new();
         }
         (theirs, ours) => return format!("  original: {:.300?}\n  Thalweg: {:.300?}\n", theirs, ours),

@@ -101,6 +101,7 @@ const WITH_DIFFERENCE: &[(&str, &str)] = &[
     ("absolute_redirect", "redirects to a path name no host"),
     ("server_name_in_redirect", "redirects to a path name no host"),
     ("port_in_redirect", "redirects to a path name no host"),
+    ("proxy_pass_request_body", "a body goes along; only what `auth_request` asks gets none"),
     ("proxy_send_timeout", "`timeouts.idle` bounds what an endpoint does not take"),
     ("proxy_socket_keepalive", "the kernel's rules hold"),
     ("proxy_ssl_server_name", "the name of the endpoint is always told (SNI)"),

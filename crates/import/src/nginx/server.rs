@@ -401,7 +401,7 @@ impl Importer<'_> {
         let scope = self.scope(server, &level, (listeners, hosts), &root);
         let content = self.content(&level, &root, &scope);
         let target = Target { server, listeners, hosts };
-        self.push(&target, Paths::All, "all", &[(Conditions::default(), content)], &check.place);
+        self.push(&target, (Paths::All, "all"), &[(Conditions::default(), content)], &check.place);
     }
 
     fn locations(&mut self, server: &Server, listeners: &[usize], hosts: &[String], checks: &[Check]) {
@@ -451,7 +451,7 @@ impl Importer<'_> {
             let target = Target { server, listeners, hosts };
             self.slash(&target, &locations[*location], &patterns);
             let title = if pattern.path.is_empty() { "rewrite" } else { pattern.path.as_str() };
-            self.push(&target, paths.clone(), title, &contents, &level.place);
+            self.push(&target, (paths.clone(), title), &contents, &level.place);
         }
         self.orphans(&Target { server, listeners, hosts }, &locations, &arranged);
     }
@@ -463,7 +463,7 @@ impl Importer<'_> {
             let redirect = one("redirect", one("to", plain(&pattern.path)).with("status", 301_u16));
             let content = Content { filters: vec![redirect], ..Content::default() };
             let exact = Paths::Patterns(vec![plain(bare)]);
-            self.push(target, exact, bare, &[(Conditions::default(), content)], &level.place);
+            self.push(target, (exact, bare), &[(Conditions::default(), content)], &level.place);
         }
     }
 
@@ -483,7 +483,7 @@ impl Importer<'_> {
             let scope = self.scope(target.server, level, (target.listeners, target.hosts), pattern);
             let contents = self.contents(level, pattern, &scope);
             let exact = Paths::Patterns(vec![plain(bare)]);
-            self.push(target, exact, bare, &contents, &level.place);
+            self.push(target, (exact, bare), &contents, &level.place);
         }
     }
 
@@ -548,21 +548,19 @@ impl Importer<'_> {
     fn push(
         &mut self,
         target: &Target<'_>,
-        paths: Paths,
-        title: &str,
+        (paths, title): (Paths, &str),
         contents: &[(Conditions, Content)],
         place: &Place,
     ) {
         for content in contents {
-            self.push_one(target, paths.clone(), title, content, place);
+            self.push_one(target, (paths.clone(), title), content, place);
         }
     }
 
     fn push_one(
         &mut self,
         &Target { server, listeners, hosts }: &Target<'_>,
-        paths: Paths,
-        title: &str,
+        (paths, title): (Paths, &str),
         (conditions, content): &(Conditions, Content),
         place: &Place,
     ) {

@@ -328,6 +328,9 @@ fn set_header(name: &str, value: &str) -> Outcome {
         "$http_host" if is("Host") => {
             near("the host goes upstream in lower case, without a port that is that of the scheme")
         }
+        "" if is("Content-Length") => {
+            near("the length goes along with the body; only what `auth_request` asks gets none")
+        }
         _ if is("Content-Length") || is("Transfer-Encoding") || is("TE") || is("Expect") || is("Via") => {
             (Grade::Lost, "the proxy alone writes this field".to_owned())
         }
