@@ -167,7 +167,7 @@ impl UrlFront {
         };
         let (host, port) = authority(named)?;
         let mut normal = Vec::new();
-        let path = if path.is_empty() { "/" } else { path };
+        let path = if path.is_empty() { "/".to_owned() } else { encoded(path) };
         if let Err(fault) = normalize_path(path.as_bytes(), &mut normal) {
             return Err(Unpurgeable {
                 message: format!("no request has this path: {}", fault.detail),
@@ -187,6 +187,22 @@ impl UrlFront {
     fn scheme(&self) -> &'static str {
         if self.is_https { "https" } else { "http" }
     }
+}
+
+/// Letters outside ASCII as clients send them (RFC 3987 §3.1).
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_ascii() {
+            true => encoded.push(letter),
+            false => {
+                let mut bytes = [0; 4];
+                let bytes = letter.encode_utf8(&mut bytes).bytes();
+                encoded.extend(bytes.map(|byte| format!("%{byte:02X}")));
+            }
+        }
+    }
+    encoded
 }
 
 impl fmt::Display for UrlFront {
