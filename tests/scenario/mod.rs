@@ -48,6 +48,7 @@ mod hostile_clients;
 mod house;
 mod http2;
 mod http2_upstream;
+mod import;
 mod kept_sources;
 mod kubernetes;
 mod leaks;

@@ -52,6 +52,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("discovery", &["core", "http", "tls", "client", "filter", "upstream"]),
     ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
+    ("import", &[]),
     (
         "thalweg",
         &[
@@ -70,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "discovery",
             "health",
             "admin",
+            "import",
         ],
     ),
 ];
@@ -78,7 +80,7 @@ const EDGES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const LAYERS: &[&[&str]] = &[
     &["core"],
-    &["net", "http", "route", "sealed", "balance"],
+    &["net", "http", "route", "sealed", "balance", "import"],
     &["tls", "observe", "cache"],
     &["upstream", "stream", "client", "store"],
     &["acme", "access", "disk"],

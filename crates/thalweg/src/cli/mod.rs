@@ -1,7 +1,7 @@
 //! The command line: one file per verb.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 invalid configuration or
-//! failed start, 2 usage, 3 forced end before the drain had finished.
+//! failed start, 2 usage, 3 forced end before the drain had finished, 4 an import with losses.
 
 mod api;
 mod block;
@@ -16,6 +16,7 @@ mod drain;
 mod explain;
 mod har;
 mod health;
+mod import;
 mod list;
 mod maintenance;
 mod output;
@@ -108,6 +109,8 @@ enum Verb {
     SignUrl(credentials::SignUrlArgs),
     /// Call any operation of the admin API by its name, or list them
     Api(api::ApiArgs),
+    /// Turn the configuration of another proxy into Thalweg's, with a report of what was lost
+    Import(import::ImportArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the JSON Schema of the configuration, for editors
@@ -148,6 +151,7 @@ impl Cli {
             Verb::HashKey(args) => credentials::key(&args),
             Verb::SignUrl(args) => credentials::sign(&args),
             Verb::Api(args) => api::api(&args),
+            Verb::Import(args) => import::import(&args),
             Verb::List(args) => list::list(&args),
             Verb::Schema => schema::schema(),
             Verb::Completions(args) => completions::completions(&args),
