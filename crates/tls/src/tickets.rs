@@ -38,7 +38,7 @@ pub struct Tickets {
     period: Duration,
     /// The keys come from outside: they are not rotated.
     is_given: bool,
-    keys: RwLock<Arc<[Arc<Key>]>>,
+    keys: RwLock<Keys>,
 }
 
 /// One for each period, while a configuration holds it: the next one that says the same has the same tickets.
@@ -71,7 +71,10 @@ impl fmt::Debug for PassedKeys {
 }
 
 /// What an earlier process has passed on, until a configuration asks for tickets of that period.
-static PASSED: Mutex<Vec<(Duration, Arc<[Arc<Key>]>)>> = Mutex::new(Vec::new());
+static PASSED: Mutex<Vec<(Duration, Keys)>> = Mutex::new(Vec::new());
+
+/// Keys, the newest first.
+type Keys = Arc<[Arc<Key>]>;
 
 impl Tickets {
     /// With one key, which seals for 12 hours.
