@@ -210,12 +210,6 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
             help: Some(ANOTHER_SOCKET),
         })?;
     // Plain sockets: the caller may be inside a runtime of its own, which allows no other here.
-    let bind = |name: &str, address: Option<SocketAddr>, passed: Option<StdTcpListener>| {
-        let text = |address| failed(format!("the {name} address {address} cannot be opened"));
-        let passed = passed.filter(|passed| address.is_some_and(|address| is_at(passed, address)));
-        let bind = |address| passed.map_or_else(|| StdTcpListener::bind(address), Ok).map_err(text(address));
-        address.map(bind).transpose()
-    };
     let [passed_admin, passed_metrics] = options.sockets;
     let admin = bind("admin", options.address, passed_admin)?;
     let metrics = bind("metrics", options.metrics_address, passed_metrics)?;
@@ -248,8 +242,44 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let gate = sessions.map(|sessions| Auth::Token { sessions, names, tls: options.tls.clone() });
     let admin = admin.zip(gate).map(|(listener, gate)| (listener, gate, options.tls.clone()));
     let (stop, stopped) = watch::channel(false);
-    let (begin, mut begun) = watch::channel(!options.succeeds);
-    let listeners = Listeners { unix, admin, metrics };
+    let (begin, begun) = watch::channel(!options.succeeds);
+    let thread = spawn(Listeners { unix, admin, metrics }, app, (begun, stopped))?;
+    Ok(Handle {
+        addresses,
+        token_file,
+        tokens,
+        tls: options.tls,
+        stop,
+        begin,
+        thread: Some(thread),
+        socket_file,
+        copies,
+    })
+}
+
+/// A socket of the process before this one, or a new one.
+fn bind(
+    name: &str,
+    address: Option<SocketAddr>,
+    passed: Option<StdTcpListener>,
+) -> Result<Option<StdTcpListener>, StartError> {
+    let Some(address) = address else { return Ok(None) };
+    let what = || format!("the {name} address {address} cannot be opened");
+    let passed = passed.filter(|passed| is_at(passed, address));
+    let bound = passed.map_or_else(|| StdTcpListener::bind(address), Ok);
+    bound.map(Some).map_err(|source| StartError { what: what(), source, help: None })
+}
+
+/// Starts the thread, which serves when it may begin.
+fn spawn(
+    listeners: Listeners,
+    app: Arc<App>,
+    (mut begun, stopped): (watch::Receiver<bool>, watch::Receiver<bool>),
+) -> Result<JoinHandle<()>, StartError> {
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |source| StartError { what, source, help: None }
+    };
     let (started, outcome) = std::sync::mpsc::sync_channel(1);
     let thread = thread::Builder::new()
         .name("thalweg-admin".into())
@@ -265,22 +295,12 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
                 let _ = started.send(Err(error));
             }
         })
-        .map_err(failed("the admin thread cannot be started".into()))?;
+        .map_err(failed("the admin thread cannot be started"))?;
     outcome
         .recv()
         .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
-        .map_err(failed("the admin runtime cannot be started".into()))?;
-    Ok(Handle {
-        addresses,
-        token_file,
-        tokens,
-        tls: options.tls,
-        stop,
-        begin,
-        thread: Some(thread),
-        socket_file,
-        copies,
-    })
+        .map_err(failed("the admin runtime cannot be started"))?;
+    Ok(thread)
 }
 
 /// Whether a socket is the one of this address; with port 0 the kernel has chosen its port.

@@ -177,7 +177,7 @@ pub(crate) mod tests {
     fn a_dead_socket_is_replaced() {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
-        drop(UnixListener::bind(&path, false).unwrap());
+        drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let bound = bind(&path, false).unwrap();
         assert!(UnixStream::connect(&path).is_ok());

@@ -51,6 +51,7 @@ impl Running {
             tls,
             names: vec!["Admin.Example.com".into()],
             metrics_address: Some(any),
+            ..AdminOptions::default()
         };
         let sample = Arc::new(Sample::default());
         let handle = start(options, Arc::clone(&sample) as Arc<dyn Control>).expect("starts");

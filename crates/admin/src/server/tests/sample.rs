@@ -117,8 +117,8 @@ impl Live {
 }
 
 impl Control for Sample {
-    fn upgrade(&self, _: Option<std::path::PathBuf>) -> crate::control::Upgrading {
-        Box::pin(async { Err(crate::control::Refusal::Conflict("no upgrade here".into())) })
+    fn upgrade(&self, _: Option<std::path::PathBuf>) -> Upgrading {
+        Box::pin(async { Err(Refusal::Conflict("no upgrade here".into())) })
     }
 
     fn is_open_to_changes(&self) -> Result<(), String> {
