@@ -10,6 +10,7 @@ mod balancing;
 mod budget;
 mod buffer;
 mod cache;
+mod cache_disk;
 mod canary;
 mod chaos;
 mod clients;
@@ -83,6 +84,7 @@ mod traces;
 mod tunnels;
 mod udp;
 mod undo;
+mod upgrade;
 mod verbs;
 mod websocket;
 

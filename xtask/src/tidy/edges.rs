@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("sealed", &[]),
     ("cache", &["core", "http"]),
     ("store", &["core", "http", "cache"]),
+    ("disk", &["core", "http", "cache", "store"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
     ("filter", &["core", "http", "route", "access", "cache"]),
@@ -27,7 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "proxy",
         &[
             "core", "net", "tls", "http", "route", "sealed", "access", "filter", "balance", "upstream",
-            "observe", "cache", "store",
+            "observe", "cache", "store", "disk",
         ],
     ),
     (
@@ -82,7 +83,7 @@ const LAYERS: &[&[&str]] = &[
     &["net", "http", "route", "sealed", "balance", "import"],
     &["tls", "observe", "cache"],
     &["upstream", "stream", "client", "store"],
-    &["acme", "access"],
+    &["acme", "access", "disk"],
     &["filter"],
     &["proxy"],
     &["discovery", "health"],

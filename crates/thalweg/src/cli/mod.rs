@@ -33,6 +33,7 @@ mod status;
 mod stop;
 mod tap;
 mod top;
+mod upgrade;
 mod version;
 mod wait;
 mod watch;
@@ -92,6 +93,8 @@ enum Verb {
     Unblock(block::UnblockArgs),
     /// Take stored responses of the cache away, or make them stale: by URL, prefix, host or tag
     Purge(purge::PurgeArgs),
+    /// Have a new process, of a new binary, take over from the running one: no connection is refused
+    Upgrade(upgrade::UpgradeArgs),
     /// Have the running proxy finish what it does and end
     Stop(stop::StopArgs),
     /// Print a host name that leads to a destination: its first label says, sealed, where to
@@ -140,6 +143,7 @@ impl Cli {
             Verb::Block(args) => block::block(&args),
             Verb::Unblock(args) => block::unblock(&args),
             Verb::Purge(args) => purge::purge(&args),
+            Verb::Upgrade(args) => upgrade::upgrade(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),
