@@ -91,5 +91,5 @@ fn is_own_page(message: &Message) -> bool {
 #[test]
 fn what_becomes_of_a_request_is_what_nginx_did() {
     let _watchdog = watchdog("what_becomes_of_a_request_is_what_nginx_did");
-    super::play(&NGINX, 20);
+    super::play(&NGINX, 60);
 }
