@@ -161,6 +161,14 @@ pub(crate) struct Control {
     signals: Signals,
 }
 
+/// Whether this process goes on.
+enum Next {
+    GoOn,
+    /// Another one has taken over.
+    Leave,
+    Drain,
+}
+
 struct Signals {
     stop: [Signal; 3],
     reload: Signal,
@@ -221,18 +229,10 @@ impl Control {
                 _ = self.signals.reload.recv() => self.reload(ConfigOrigin::Signal),
                 _ = self.signals.reopen.recv() => self.reopen(),
                 _ = self.signals.upgrade.recv() => drop(shared.upgrade(None)),
-                step = self.upgrades.next() => match step {
-                    Step::Begin(wanted) => self.upgrades.begin((&shared, admin), wanted),
-                    Step::Give(channel) => self.upgrades.give((&shared, admin), channel),
-                    Step::News(news) => {
-                        if self.upgrades.hear(&shared, news) {
-                            return self.leave(readings, admin).await;
-                        }
-                    }
-                    Step::Orphaned => {
-                        warn("the supervisor has gone: the proxy ends");
-                        break;
-                    }
+                step = self.upgrades.next() => match self.take_step(step, admin) {
+                    Next::GoOn => {}
+                    Next::Leave => return self.leave(readings, admin).await,
+                    Next::Drain => break,
                 },
                 Some(line) = self.notices.recv() => notice(&line),
                 Some(banned) = self.bans.recv() => shared.ban(&mut self.bans, banned),
@@ -269,6 +269,25 @@ impl Control {
             }
         }
         self.drain(readings).await
+    }
+
+    /// Does what is next in an upgrade.
+    fn take_step(&mut self, step: Step, admin: &Handle) -> Next {
+        let shared = self.shared.clone();
+        match step {
+            Step::Begin(wanted) => self.upgrades.begin((&shared, admin), wanted),
+            Step::Give(channel) => self.upgrades.give((&shared, admin), channel),
+            Step::News(news) => {
+                if self.upgrades.hear(&shared, news) {
+                    return Next::Leave;
+                }
+            }
+            Step::Orphaned => {
+                warn("the supervisor has gone: the proxy ends");
+                return Next::Drain;
+            }
+        }
+        Next::GoOn
     }
 
     /// What is looked at once a second.

@@ -338,7 +338,7 @@ mod tests {
     fn lists_are_kept_and_what_is_over_is_not_read_back() {
         let directory = std::env::temp_dir().join(format!("thalweg-access-{}", std::process::id()));
         let now = UNIX_EPOCH + Duration::from_secs(1000);
-        let mut lists = AccessLists::open(Some(&directory), now).unwrap();
+        let mut lists = AccessLists::open(Some(&directory), None, now).unwrap();
         for (network, until) in [("192.0.2.7", None), ("192.0.2.8", Some(1100)), ("192.0.2.9", Some(1001))] {
             lists.enter("kept", network.into(), entry(until)).unwrap();
         }
@@ -348,7 +348,7 @@ mod tests {
         assert!(lists.settle(Duration::from_secs(30)));
         drop(lists);
         assert!(!has("192.0.2.7"), "nobody keeps the list");
-        let mut lists = AccessLists::open(Some(&directory), now + Duration::from_secs(50)).unwrap();
+        let mut lists = AccessLists::open(Some(&directory), None, now + Duration::from_secs(50)).unwrap();
         assert!(has("192.0.2.7") && has("192.0.2.8") && !has("192.0.2.9"));
         assert_eq!(lists.forget_expired(1100), [("kept".to_owned(), "192.0.2.8".to_owned())]);
         lists.renew("kept");
@@ -357,7 +357,10 @@ mod tests {
         drop(lists);
         for damaged in ["{", "[]", "", "null", "{\"lists\": 7}"] {
             std::fs::write(directory.join(FILE), damaged).unwrap();
-            assert!(AccessLists::open(Some(&directory), now).unwrap_err().contains("help: "), "{damaged}");
+            assert!(
+                AccessLists::open(Some(&directory), None, now).unwrap_err().contains("help: "),
+                "{damaged}"
+            );
         }
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -261,7 +261,7 @@ mod tests {
     fn keys_are_kept_without_themselves_and_revoked_ones_are_not_read_back() {
         let directory = std::env::temp_dir().join(format!("thalweg-api-keys-{}", std::process::id()));
         let filter = live_keys::list("kept-of-test").unwrap();
-        let store = ApiKeyStore::open(Some(&directory)).unwrap();
+        let store = ApiKeyStore::open(Some(&directory), None).unwrap();
         let made = store.add("kept-of-test", new("acme")).unwrap();
         let other = store.add("kept-of-test", new("other")).unwrap();
         assert!(made.kept && made.key.len() >= 43 && !format!("{made:?}").contains(&made.key));
@@ -274,7 +274,7 @@ mod tests {
         assert!(text.contains("sha256:") && !text.contains(&made.key), "{text}");
         drop(store);
         filter.replace(ApiKeys::default());
-        let store = ApiKeyStore::open(Some(&directory)).unwrap();
+        let store = ApiKeyStore::open(Some(&directory), None).unwrap();
         assert_eq!((finds(&made.key), finds(&other.key)), (Some("acme".into()), None));
         let listed = store.list("kept-of-test").unwrap();
         assert_eq!((listed.keys.len(), listed.keys[0].claims["plan"].as_str()), (1, "gold"));
@@ -282,7 +282,7 @@ mod tests {
         drop(store);
         for damaged in ["{", "[]", "", "{\"lists\": 7}", "{\"lists\": {\"a\": {\"b\": {\"hash\": \"x\"}}}}"] {
             std::fs::write(directory.join(FILE), damaged).unwrap();
-            assert!(ApiKeyStore::open(Some(&directory)).unwrap_err().contains("help: "), "{damaged}");
+            assert!(ApiKeyStore::open(Some(&directory), None).unwrap_err().contains("help: "), "{damaged}");
         }
         std::fs::remove_dir_all(directory).unwrap();
     }

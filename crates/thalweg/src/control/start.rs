@@ -24,7 +24,7 @@ use super::overlay::{self, OverlaySpec};
 use super::privileges::{become_user, default_state_directory, make_optional};
 use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
-use super::route_sources::first_documents;
+use super::route_sources::{RouteSources, first_documents};
 use super::runtime::Runtime;
 use super::series::TimeSeries;
 use super::start_error::explain;
@@ -44,16 +44,18 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use thalweg_acme::News;
 use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
 use thalweg_config::protections::Apart;
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
+use thalweg_core::Notice;
 use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{CachePlan, DiskPlan, Limits, ListenAddress};
+use thalweg_proxy::plan::{Banned, CachePlan, DiskPlan, Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -175,39 +177,54 @@ async fn start_beside(
     let admin = (place, state, AdminSockets::of(&inherited, successor.is_some()));
     let admin = open_admin(&shared, &settings, admin)?;
     tell_unused(&inherited);
-    Ok((
-        Control {
-            webhooks: Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in),
-            looked_after: shared.worker_pool().plan(),
-            bound: shared.worker_pool().bound(),
-            shared,
-            log,
-            log_monitor: AccessLogMonitor::default(),
-            notices,
-            bans,
-            sources,
-            early,
-            route_sources,
-            followed: 0,
-            followed_at: Instant::now(),
-            retired: 0,
-            rounds: Rounds::start(),
-            registrations: Registrations::default(),
-            files: options.watch.then(Files::default),
-            certificates: Certificates::default(),
-            revocations: Revocations::default(),
-            purge_channel: PurgeChannelTask::default(),
-            traces,
-            ends_told: Instant::now(),
-            limits: AdaptiveLimits::default(),
-            issued,
-            is_untidy: false,
-            signals,
-            upgrades,
-        },
-        admin,
-        reason,
-    ))
+    let webhooks = Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in);
+    let control = assembled(
+        shared,
+        (webhooks, traces, log),
+        (notices, bans, issued),
+        (sources, early, route_sources),
+        (signals, upgrades, options.watch),
+    );
+    Ok((control, admin, reason))
+}
+
+/// The control thread's part, before its first turn.
+fn assembled(
+    shared: Arc<Shared>,
+    (webhooks, traces, log): (Webhooks, Traces, Option<Arc<LogWriter>>),
+    (notices, bans, issued): (mpsc::Receiver<Notice>, mpsc::Receiver<Banned>, mpsc::Receiver<News>),
+    (sources, early, route_sources): (Followers, Vec<Update>, RouteSources),
+    (signals, upgrades, watches): (Signals, Upgrades, bool),
+) -> Control {
+    Control {
+        webhooks,
+        looked_after: shared.worker_pool().plan(),
+        bound: shared.worker_pool().bound(),
+        shared,
+        log,
+        log_monitor: AccessLogMonitor::default(),
+        notices,
+        bans,
+        sources,
+        early,
+        route_sources,
+        followed: 0,
+        followed_at: Instant::now(),
+        retired: 0,
+        rounds: Rounds::start(),
+        registrations: Registrations::default(),
+        files: watches.then(Files::default),
+        certificates: Certificates::default(),
+        revocations: Revocations::default(),
+        purge_channel: PurgeChannelTask::default(),
+        traces,
+        ends_told: Instant::now(),
+        limits: AdaptiveLimits::default(),
+        issued,
+        is_untidy: false,
+        signals,
+        upgrades,
+    }
 }
 
 impl Shared {
