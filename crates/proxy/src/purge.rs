@@ -196,8 +196,9 @@ fn encoded(text: &str) -> String {
         match letter.is_ascii() {
             true => encoded.push(letter),
             false => {
-                let bytes = letter.encode_utf8(&mut [0; 4]).bytes().map(|byte| format!("%{byte:02X}"));
-                encoded.extend(bytes);
+                let mut bytes = [0; 4];
+                let bytes = letter.encode_utf8(&mut bytes).bytes();
+                encoded.extend(bytes.map(|byte| format!("%{byte:02X}")));
             }
         }
     }
