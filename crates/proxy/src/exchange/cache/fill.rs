@@ -271,7 +271,7 @@ impl ResponseSink for Sink {
                 let appended = lead.append(bytes).map(|()| bytes.len());
                 Poll::Ready(appended.map_err(|_| io::ErrorKind::BrokenPipe.into()))
             }
-            State::Own(own) => own.poll_push(bytes, context).map(|()| Ok(bytes.len())),
+            State::Own(own) => own.poll_push(bytes, context).map(Ok),
             State::Waiting(_) | State::Over => Poll::Ready(Ok(bytes.len())),
         }
     }
