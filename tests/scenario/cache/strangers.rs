@@ -134,24 +134,28 @@ fn a_head_of_a_verified_client_changes_nothing_for_others() {
     let directory = Directory::new();
     directory.write(
         "keys.txt",
-        "ada sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n\
-         bob sha256:60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752\n",
+        "ada sha256:83a82519c9c15a29b02a234fc6cfc77cb691fe67770070594596d45f0f5201d2\n\
+         bob sha256:32a04c0e2b000cd3a827423a2f78324f5e92d3f3da6812676d3868e5544e9b19\n",
     );
     let keys = directory.path().join("keys.txt").display().to_string();
     let auth = format!(
         "{{ auth: {{ api_key: {{ file: \"{keys}\" }}, forward: {{ X-User: \"{{user}}\" }} }} }}, {{ cache: {{}} }}"
     );
     let proxy = Proxy::start_in(directory, &config(&origin.url(), &auth));
-    assert_eq!(ask(&proxy, "/", "X-Api-Key: test\r\n").value("x-of"), Some("all"));
-    assert_eq!(send(&proxy, "HEAD", "/", "X-Api-Key: test2\r\n").value("x-of"), Some("bob"));
-    assert_eq!(ask(&proxy, "/", "X-Api-Key: test\r\n").value("x-of"), Some("all"));
+    assert_eq!(ask(&proxy, "/", "X-Api-Key: thalweg-test-key-of-ada-0001\r\n").value("x-of"), Some("all"));
+    assert_eq!(
+        send(&proxy, "HEAD", "/", "X-Api-Key: thalweg-test-key-of-bob-0002\r\n").value("x-of"),
+        Some("bob")
+    );
+    assert_eq!(ask(&proxy, "/", "X-Api-Key: thalweg-test-key-of-ada-0001\r\n").value("x-of"), Some("all"));
 }
 
 /// A proxy in front ends TLS, or has several sites, and says so in its fields.
 #[test]
 fn what_a_trusted_proxy_says_is_part_of_the_key() {
     let _watchdog = watchdog("what_a_trusted_proxy_says_is_part_of_the_key");
-    let names = ["X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-User", "Forwarded"];
+    let names =
+        ["X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Forwarded-User", "Forwarded"];
     let origin = Origin::start(move |request, _| {
         let said = names.map(|name| request.value(name).unwrap_or_default().to_owned());
         Some(good("Vary: X-Forwarded-Proto\r\n", &said.join(" ")))
@@ -172,7 +176,11 @@ fn what_a_trusted_proxy_says_is_part_of_the_key() {
     }
     // The address of a client makes no difference.
     for address in ["192.0.2.1", "192.0.2.2"] {
-        ask(&proxy, "/same", &format!("X-Forwarded-For: {address}\r\nForwarded: for={address};proto=http\r\n"));
+        ask(
+            &proxy,
+            "/same",
+            &format!("X-Forwarded-For: {address}\r\nForwarded: for={address};proto=http\r\n"),
+        );
     }
     assert_eq!(origin.asked("/same"), 1);
 }
@@ -245,7 +253,11 @@ fn a_lifetime_is_not_guessed_for_a_request_with_a_cookie() {
     let _watchdog = watchdog("a_lifetime_is_not_guessed_for_a_request_with_a_cookie");
     let origin = Origin::start(|request, _| {
         let owner = request.value("cookie").unwrap_or("nobody").to_owned();
-        Some(reply("200 OK", "Last-Modified: Sat, 25 Nov 2023 14:00:00 GMT\r\n", &format!("account of {owner}")))
+        Some(reply(
+            "200 OK",
+            "Last-Modified: Sat, 25 Nov 2023 14:00:00 GMT\r\n",
+            &format!("account of {owner}"),
+        ))
     });
     let proxy = caching(&origin.url(), "{}", "");
     for owner in ["alice", "bob", "alice"] {
@@ -255,4 +267,18 @@ fn a_lifetime_is_not_guessed_for_a_request_with_a_cookie() {
         assert_eq!(ask(&proxy, "/", "").text(), "account of nobody");
     }
     assert_eq!(origin.asked("/"), 4);
+}
+
+/// A search whose question is its body.
+#[test]
+fn a_body_is_part_of_what_is_asked_also_where_responses_are_for_one_client() {
+    let _watchdog = watchdog("a_body_is_part_of_what_is_asked_also_where_responses_are_for_one_client");
+    let origin = Origin::start(|request, _| Some(good("", &format!("found {}", request.text()))));
+    let proxy = caching(&origin.url(), "{ per_client: 60s }", "");
+    for body in ["one", "two", "one"] {
+        let request = format!("GET /search HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\n{body}");
+        let answer = thalweg_tests::message::fetch(proxy.web(), &request).unwrap();
+        assert_eq!(answer.text(), format!("found {body}"));
+    }
+    assert_eq!(ask(&proxy, "/search", "").text(), "found ");
 }

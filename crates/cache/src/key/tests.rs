@@ -184,7 +184,13 @@ fn what_proxies_say_is_a_part_only_where_they_say_something() {
     };
     let base = key(&KeyRule::default(), URL, "");
     assert_eq!(with(""), base);
-    let all = ["x-forwarded-proto: http", "x-forwarded-proto: https", "x-forwarded-host: http", "a: b\nc: d", "a: bc: d"];
+    let all = [
+        "x-forwarded-proto: http",
+        "x-forwarded-proto: https",
+        "x-forwarded-host: http",
+        "a: b\nc: d",
+        "a: bc: d",
+    ];
     let keys: Vec<Key> = all.iter().map(|said| with(said)).collect();
     for (number, one) in keys.iter().enumerate() {
         assert_eq!(one.url(), base.url());

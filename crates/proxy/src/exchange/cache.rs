@@ -59,7 +59,9 @@ pub(crate) fn look(worker: &Worker, client: &Client, x: &mut Exchange, ruled: &R
     let Some(asked) = Asked::of(worker, x, ruled) else {
         return pass(x, Forwarded::new(rule, Forward::Bypass));
     };
-    let why = passes(&rule.policy, &asked.request(x));
+    // What a body asks for is in no key.
+    let has_body = (!x.framing.is_empty()).then_some(Forward::Bypass);
+    let why = passes(&rule.policy, &asked.request(x)).or(has_body);
     if let Some(why) = why {
         let has_credentials = asked.has_credentials();
         return pass(x, Forwarded { key: asked.key, has_credentials, ..Forwarded::new(rule, why) });
@@ -125,8 +127,8 @@ fn look_again(
 /// validated, or this client wants something newer than others need.
 fn goes_alone(policy: &Policy, request: &Request<'_>, validated: Option<&Object>) -> bool {
     let wanted = request.directives;
-    let is_wanted_new = policy.honours_clients
-        && (wanted.no_cache || wanted.max_age.is_some() || wanted.min_fresh.is_some());
+    let is_wanted_new =
+        policy.honours_clients && (wanted.no_cache || wanted.max_age.is_some() || wanted.min_fresh.is_some());
     let is_own = |object: &Object| is_wanted_new || object.head().freshness.is_never_fresh();
     request.has_credentials || validated.is_some_and(is_own)
 }

@@ -69,9 +69,8 @@ impl Fill {
     /// The fields that the service gets: the client's, and those that filters have added.
     fn question(&self, x: &Exchange) -> (Vec<u8>, Vec<u8>) {
         let keyed = &self.rule.key.fields;
-        let is_sent = |name: &[u8]| {
-            !REPLACED_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-        };
+        let is_sent =
+            |name: &[u8]| !REPLACED_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
         let (mut own, mut by_filters) = (Vec::with_capacity(self.lines.len() + 64), Vec::new());
         for (name, value) in FieldView::new(&x.request.fields, &x.received, &[]).iter() {
             if is_sent(name) && (x.trusted_peer || !is_unkeyed(name, keyed)) {

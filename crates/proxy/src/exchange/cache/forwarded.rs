@@ -60,7 +60,8 @@ fn invalidate(worker: &Worker, x: &Exchange, forwarded: &Forwarded, named: [Opti
     let own = url(x);
     let targets = named.into_iter().flatten().filter_map(|reference| same_origin(&own, reference));
     let targets: Vec<_> = targets.collect();
-    let named = targets.iter().map(|target| Url { path: &target.path, query: target.query.as_deref(), ..own });
+    let named =
+        targets.iter().map(|target| Url { path: &target.path, query: target.query.as_deref(), ..own });
     let urls: Vec<_> = std::iter::once(own).chain(named).collect();
     let rules = x.route.iter().flat_map(|route| route.route().cache_rules());
     let mut gone = Vec::new();

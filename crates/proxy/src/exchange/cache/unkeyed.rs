@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn fields_by_which_services_choose_are_known() {
-        for name in ["X-Original-URL", "x-original-uri", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Host"] {
+        for name in ["X-Original-URL", "x-original-uri", "X-HTTP-Method-Override", "X-HTTP-Method", "X-Host"]
+        {
             assert!(is_unkeyed(name.as_bytes(), &[]), "{name}");
             assert!(!is_unkeyed(name.as_bytes(), &[name.to_ascii_lowercase().into()]), "{name}");
         }
@@ -108,7 +109,10 @@ mod tests {
             let parts: Vec<_> = chosen_by(value.as_bytes()).map(String::from_utf8_lossy).collect();
             parts.concat()
         };
-        assert_eq!(of("for=192.0.2.1;proto=https;By=x , For=\"[::1]\"; host=\"a;for=b,c\""), ",proto=https,host=\"a;for=b,c\"");
+        assert_eq!(
+            of("for=192.0.2.1;proto=https;By=x , For=\"[::1]\"; host=\"a;for=b,c\""),
+            ",proto=https,host=\"a;for=b,c\""
+        );
         assert_ne!(of("for=a;proto=http, for=b"), of("for=a, for=b;proto=http"));
         assert_eq!(of("for=\"a;proto=https"), ",");
     }

@@ -50,7 +50,8 @@ pub(crate) async fn wait(
         let Some((seen, waited)) = watch(worker, client, x, (&mut reader, own.as_ref()), most).await? else {
             return Ok(alone(x, asked, why));
         };
-        let may_use = |x: &Exchange, head: &StoredHead| own.is_some() || may_follow(worker, x, &asked, head, waited);
+        let may_use =
+            |x: &Exchange, head: &StoredHead| own.is_some() || may_follow(worker, x, &asked, head, waited);
         let given = match seen {
             Seen::Response(given) => given,
             Seen::Object(object) => {
