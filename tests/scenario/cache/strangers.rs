@@ -282,3 +282,39 @@ fn a_body_is_part_of_what_is_asked_also_where_responses_are_for_one_client() {
     }
     assert_eq!(ask(&proxy, "/search", "").text(), "found ");
 }
+
+/// A service that is asked for the store is asked as if the client's request came by itself.
+#[test]
+fn a_service_sees_the_same_request_with_and_without_the_cache() {
+    let _watchdog = watchdog("a_service_sees_the_same_request_with_and_without_the_cache");
+    let origin = Origin::start(|_, _| Some(good("", "page")));
+    let filters = "{ rewrite: { host: inner.test } }, { strip_prefix: /app }, \
+                   { headers: { request: { set: { X-Real-IP: \"{client_ip}\", X-Forwarded-Proto: https } } } }";
+    let with = caching(&origin.url(), "{}", &format!(", {filters}"));
+    let without = Proxy::start(&config(&origin.url(), filters));
+    let seen: Vec<_> = [with, without]
+        .iter()
+        .map(|proxy| {
+            let fields = "Accept: a/b\r\nX-Forwarded-Host: evil.test\r\nCookie: c=d\r\n";
+            assert_eq!(ask(proxy, "/app/page?a=1", fields).status(), 200);
+            let request = origin.requests().pop().unwrap();
+            let mut lines: Vec<_> = request
+                .fields
+                .iter()
+                .map(|(name, value)| format!("{}: {value}", name.to_ascii_lowercase()))
+                // The one names the version of its hop, the other is another's.
+                .filter(|line| !line.starts_with("via:") && !line.starts_with("x-request-id:"))
+                .collect();
+            lines.sort();
+            (request.start, lines)
+        })
+        .collect();
+    assert_eq!(seen[0], seen[1]);
+    let (start, lines) = &seen[0];
+    assert!(start.starts_with("GET /page?a=1 "), "{start}");
+    for line in
+        ["host: inner.test", "x-forwarded-host: a.test", "x-forwarded-proto: https", "x-real-ip: 127.0.0.1"]
+    {
+        assert!(lines.iter().any(|known| known == line), "{line} in {lines:?}");
+    }
+}
