@@ -1,5 +1,5 @@
-//! Attacks by way of other requests than the one that is answered: those that are under way at the same time, HEADs, and
-//! what proxies and filters before the cache say.
+//! Attacks by way of other requests than the one that is answered: those that are under way at the same time, HEADs,
+//! and what proxies and filters before the cache say.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};

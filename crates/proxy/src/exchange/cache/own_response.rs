@@ -11,8 +11,8 @@ use thalweg_core::{Fault, FaultKind};
 use thalweg_filter::{BodySource, Piece, ReplyBody};
 use thalweg_store::Object;
 
-/// Bytes that wait for the client at most. They stand in no budget: there is one of these for each exchange whose client
-/// is slow to take what is not stored.
+/// Bytes that wait for the client at most. They stand in no budget: there is one of these for each exchange whose
+/// client is slow to take what is not stored.
 const WINDOW: usize = 32 * 1024;
 /// What a piece takes beside its bytes.
 const PIECE: usize = 64;

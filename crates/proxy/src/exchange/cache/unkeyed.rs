@@ -40,8 +40,8 @@ pub(super) fn has_unkeyed(x: &Exchange, rule: &CacheRule) -> bool {
     !x.trusted_peer && sent.any(|(name, _)| is_unkeyed(name, &rule.key.fields))
 }
 
-/// What trusted proxies say of a request to the service, where that is not what its key has anyway, as names and values.
-/// The addresses of clients are none of it: no response is chosen by them that is for all.
+/// What trusted proxies say of a request to the service, where that is not what its key has anyway, as names and
+/// values. The addresses of clients are none of it: no response is chosen by them that is for all.
 pub(super) fn said_by_proxies(x: &Exchange) -> impl Iterator<Item = (&[u8], &[u8])> {
     let is_trusted = x.trusted_peer;
     let bytes = &x.received[..];
