@@ -10,6 +10,7 @@ mod deception;
 mod purges;
 mod reuse;
 mod sharing;
+mod strangers;
 mod versions;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -30,6 +30,9 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
+    /// The response is stale at once.
+    pub(crate) const NOTHING: Self = Self { seconds: 0, source: Source::Nothing };
+
     /// Of a response (RFC 9111 §4.2.1): `s-maxage`, `max-age`, `Expires`, the configuration, heuristics.
     pub fn of(policy: &Policy, response: &Response<'_>) -> Self {
         let stated = stated(response);
@@ -47,7 +50,7 @@ impl Lifetime {
         }
         match heuristic(policy, response) {
             Some(seconds) => Self { seconds, source: Source::Heuristic },
-            None => Self { seconds: 0, source: Source::Nothing },
+            None => Self::NOTHING,
         }
     }
 }
@@ -140,6 +143,20 @@ impl Freshness {
             while_revalidate: said.stale_while_revalidate,
             if_error: said.stale_if_error,
         }
+    }
+
+    /// The same without a lifetime that was only guessed.
+    #[must_use]
+    pub(crate) fn without_heuristics(mut self) -> Self {
+        if self.lifetime.source == Source::Heuristic {
+            self.lifetime = Lifetime::NOTHING;
+        }
+        self
+    }
+
+    /// Whether each use needs a word with the service: nothing makes the response fresh at any time.
+    pub fn is_never_fresh(&self) -> bool {
+        self.must_validate || self.lifetime.seconds == 0
     }
 
     /// How old the response is, in milliseconds (`current_age`, RFC 9111 §4.2.3).

@@ -191,6 +191,30 @@ impl Key {
         Ok(())
     }
 
+    /// Adds what proxies before this one say of the request, as names and values, where the service gets it: by that it
+    /// may choose what it answers. Where nothing is said, nothing is added.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn add_said<'v>(
+        &mut self,
+        said: impl Iterator<Item = (&'v [u8], &'v [u8])>,
+    ) -> Result<(), KeyTooLong> {
+        let (mut digest, mut count) = (Sha256::new(), 0);
+        for (name, value) in said {
+            count += 1;
+            for part in [&name.to_ascii_lowercase(), value] {
+                digest.update((part.len() as u64).to_be_bytes());
+                digest.update(part);
+            }
+        }
+        if count > 0 {
+            self.bytes.push(b'f');
+            self.bytes.extend_from_slice(&digest.finalize());
+        }
+        if self.bytes.len() > MOST_KEY { Err(KeyTooLong) } else { Ok(()) }
+    }
+
     fn write_url(&mut self, rule: &KeyRule, url: &Url<'_>) {
         let out = &mut self.bytes;
         write_part(rule.space.as_bytes(), out);

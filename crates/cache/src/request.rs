@@ -70,6 +70,8 @@ pub struct Request<'a> {
     /// It carries credentials: an `Authorization` field. Whoever takes that field out before the cache sees it, or
     /// knows the client by other means and lets the service answer for that client alone, sets this.
     pub has_credentials: bool,
+    /// It has a `Cookie`: a response that says nothing of how long it is fresh may be for its client.
+    pub has_cookie: bool,
     /// It has conditions that only the service may evaluate: `If-Match`, `If-Unmodified-Since` (RFC 9111 §4.3.2).
     pub has_origin_conditions: bool,
     /// It has `If-None-Match`; then `If-Modified-Since` does not count.
@@ -95,6 +97,7 @@ impl<'a> Request<'a> {
                     request.directives.note(value);
                 }
                 FieldId::Authorization => request.has_credentials = true,
+                FieldId::Cookie => request.has_cookie = true,
                 FieldId::IfMatch => request.has_origin_conditions = true,
                 FieldId::IfNoneMatch => request.has_if_none_match = true,
                 FieldId::IfModifiedSince => once(&mut request.if_modified_since, &mut dates, value),

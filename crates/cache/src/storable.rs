@@ -92,7 +92,11 @@ pub(crate) fn assess(
         206 => Some(part(request, response).ok_or(NotStored::Part)?),
         _ => None,
     };
-    let freshness = Freshness::of(policy, response);
+    let mut freshness = Freshness::of(policy, response);
+    if request.has_cookie && !response.directives.public && !vary.names("cookie") {
+        // It may be made for a session by a service that says nothing of caches: it is validated each time.
+        freshness = freshness.without_heuristics();
+    }
     is_of_use(policy, request, response, &freshness)?;
     Ok(Storable { freshness, vary, part })
 }

@@ -127,9 +127,11 @@ impl StoredHead {
         if is_refused || !saved.lines.ends_with(b"\r\n") {
             return None;
         }
+        // Whether a request with a cookie has caused it is not saved.
+        let freshness = Freshness::of(policy, &response).without_heuristics();
         Some(Self {
             status: saved.status,
-            freshness: Freshness { initial_age: saved.initial_age, ..Freshness::of(policy, &response) },
+            freshness: Freshness { initial_age: saved.initial_age, ..freshness },
             vary,
             date: freshness::date(&response),
             last_modified: response.last_modified,

@@ -79,6 +79,11 @@ impl Vary {
         if names.is_empty() { Self::Nothing } else { Self::Names(names.into()) }
     }
 
+    /// Whether it names this field, given in lower case.
+    pub fn names(&self, name: &str) -> bool {
+        matches!(self, Self::Names(names) if names.iter().any(|known| **known == *name))
+    }
+
     /// Appends what tells the variant of this request from others: equal bytes, equal variant. False, and nothing is
     /// appended, where there is no such variant: the response fits no request, or the request says too much.
     pub fn write_key<'a>(&self, policy: &Policy, request: impl FieldLines<'a>, out: &mut Vec<u8>) -> bool {

@@ -62,7 +62,7 @@ pub struct PurgeChannel {
     pub password: Option<Secret>,
     /// For TLS: certificates in PEM that vouch for the server's; `None`: those that the system trusts.
     #[serde(serialize_with = "written::maybe_hidden")]
-    pub ca: Option<Vec<u8>>,
+    pub ca: Option<Arc<[u8]>>,
     /// The name of the channel.
     pub channel: String,
     /// What becomes of what is stored when the connection is back after it was lost.

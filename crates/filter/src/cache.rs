@@ -119,7 +119,6 @@ impl fmt::Display for CacheRule {
         say(own.set_cookie == SetCookie::Strip, "without Set-Cookie".into());
         say(own.set_cookie == SetCookie::Store, "with Set-Cookie".into());
         say(own.targets != usual.targets, format!("targeted fields [{}]", own.targets.join(", ")));
-        say(own.stores_post, "responses to POST".into());
         say(own.ignores_language_order, "languages in any order".into());
         say(!self.key.query.is_plain(), query_text(&self.key.query));
         say(!self.key.fields.is_empty(), format!("by headers [{}]", self.key.fields.join(", ")));

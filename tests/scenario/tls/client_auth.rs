@@ -130,6 +130,22 @@ fn who_has_no_good_certificate_gets_an_alert_that_says_so() {
 }
 
 #[test]
+fn the_upstream_is_told_on_fetches_for_the_cache_too() {
+    let _watchdog = watchdog("the_upstream_is_told_on_fetches_for_the_cache_too");
+    let (upstream, authority) = (telling(), Authority::new("Clients"));
+    let top = "defaults: { filters: [ { cache: {} } ] }\n";
+    let (proxy, _) = start(&upstream, &authority, (", mode: optional, forward: [ subject ]", top));
+    for name in ["alice", "bob"] {
+        let said = answered(&proxy, showing(&authority.issue(name, -1..30, 1)));
+        assert_eq!(
+            said,
+            format!("x-client-cert-verified: true\nx-client-cert-subject: CN={name},O=Example\n")
+        );
+    }
+    assert_eq!(answered(&proxy, nobody()), "x-client-cert-verified: false\n");
+}
+
+#[test]
 fn the_upstream_is_told_what_is_asked_for_and_nothing_that_a_client_says() {
     let _watchdog = watchdog("the_upstream_is_told_what_is_asked_for_and_nothing_that_a_client_says");
     let (upstream, authority) = (telling(), Authority::new("Clients"));

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The product's filters: what the suite tests is what the RFCs allow, so everything that is off by default for safety
 /// and that a test asks for is on.
-const FILTERS: &str = "[ { cache: { set_cookie: store, store_post: true, ignore_language_order: true, \
+const FILTERS: &str = "[ { cache: { set_cookie: store, ignore_language_order: true, \
                        stale_if_unreachable: 1h } } ]";
 
 /// The product's configuration: one listener, one service, and no second attempt, which the suite would take for a

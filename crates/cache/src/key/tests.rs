@@ -174,3 +174,27 @@ fn rules_are_checked() {
         assert!(wrong.check().unwrap_err().contains("help: "), "{wrong:?}");
     }
 }
+
+#[test]
+fn what_proxies_say_is_a_part_only_where_they_say_something() {
+    let with = |said: &str| {
+        let mut key = key(&KeyRule::default(), URL, "");
+        key.add_said(lines(said)).unwrap();
+        key
+    };
+    let base = key(&KeyRule::default(), URL, "");
+    assert_eq!(with(""), base);
+    let all = [
+        "x-forwarded-proto: http",
+        "x-forwarded-proto: https",
+        "x-forwarded-host: http",
+        "a: b\nc: d",
+        "a: bc: d",
+    ];
+    let keys: Vec<Key> = all.iter().map(|said| with(said)).collect();
+    for (number, one) in keys.iter().enumerate() {
+        assert_eq!(one.url(), base.url());
+        assert!(one != &base && keys[..number].iter().all(|other| other != one), "{}", all[number]);
+    }
+    assert_eq!(with("X-Forwarded-Proto: http"), keys[0]);
+}

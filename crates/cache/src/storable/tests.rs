@@ -163,3 +163,24 @@ fn a_part_is_stored_where_it_is_clear_where_it_belongs() {
         assert_eq!(store(request, length, range), Err(NotStored::Part).map(|()| None), "{request} {range}");
     }
 }
+
+/// A service that says nothing of caches may have made a page for the session that the cookie names.
+#[test]
+fn a_guessed_lifetime_is_none_where_the_request_has_a_cookie() {
+    let lifetime = |request: &str, head: &str| {
+        let head = store_for(&Policy::default(), request, 200, head).unwrap();
+        (head.freshness.lifetime.seconds, head.freshness.is_never_fresh())
+    };
+    let old = "date: {0}\nlast-modified: {-1000}";
+    assert_eq!(lifetime("", old), (100, false));
+    assert_eq!(lifetime("cookie: a=b", old), (0, true));
+    for said in ["cache-control: public", "vary: Cookie", "cache-control: max-age=100"] {
+        assert_eq!(lifetime("cookie: a=b", &format!("{old}\n{said}")), (100, false), "{said}");
+    }
+    let policy = Policy {
+        default_lifetimes: vec![DefaultLifetime { statuses: (200, 200), seconds: 5 }],
+        ..Policy::default()
+    };
+    let configured = store_for(&policy, "cookie: a=b", 200, old).unwrap();
+    assert_eq!(configured.freshness.lifetime.seconds, 5, "the configuration says so");
+}

@@ -126,6 +126,8 @@ fn a_saved_head_is_the_same_again() {
         assert_eq!((again.lines(), again.freshness, &again.vary), (head.lines(), head.freshness, &head.vary));
         assert_eq!((again.date, again.last_modified, again.part), (head.date, head.last_modified, head.part));
     }
+    let guessed = saved(&store("date: {0}\nlast-modified: {-1000}")).unwrap();
+    assert!(guessed.freshness.is_never_fresh(), "a request with a cookie may have caused it");
     let with_cookie = Policy { set_cookie: SetCookie::Store, ..Policy::default() };
     let head = store_for(&with_cookie, "", 200, "cache-control: max-age=60\nset-cookie: a=b").unwrap();
     assert!(saved(&head).is_none(), "the policy is another one");

@@ -7,7 +7,6 @@ use crate::spec::{
     AcmeSpec, ChallengeSpec, DnsHookSpec, FileSpec, KeyTypeSpec, ListSpec, OnDemandSpec, OneOrMoreSpec,
     ProtocolSpec, Spanned,
 };
-use std::sync::Arc;
 use std::time::Duration;
 use thalweg_core::SigningKey;
 use thalweg_core::limits::TLS_PEM;
@@ -15,7 +14,6 @@ use thalweg_http::HttpUrl;
 use thalweg_route::HostPattern;
 use thalweg_tls::acme::{DIRECTORY, DNS_PROPAGATION, DNS_TIMEOUT, PER_HOUR};
 use thalweg_tls::{AcmeBinding, AcmeChallenge, AcmeKeyType, AcmePolicy, DnsHook, DnsHookBy, OnDemandPolicy};
-use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 
 /// Most hosts of a listener, each with a certificate of its own.
 const DOMAINS: usize = 5000;
@@ -42,7 +40,10 @@ pub(super) fn acme(
         None => Some(hosts),
     };
     let directory = directory(spec.directory.as_ref(), problems);
-    let directory_ca = spec.directory_ca.as_ref().map(|file| roots(file, secrets, problems));
+    let directory_ca = spec
+        .directory_ca
+        .as_ref()
+        .map(|file| secrets.roots(file, (TLS_PEM, "the file of the roots"), problems));
     let eab = spec.eab.as_ref().map(|eab| {
         let hmac = secrets.read(&eab.hmac, problems)?;
         let Some(hmac) = AcmeBinding::decode(&hmac) else {
@@ -205,19 +206,6 @@ fn directory(written: Option<&Spanned<String>>, problems: &mut Problems) -> Opti
     let error = SpecError::new(Class::Invalid, written.span, message);
     problems.push(error.help(format!("write for example `{DIRECTORY}`")));
     None
-}
-
-fn roots(file: &Spanned<String>, secrets: &Secrets<'_>, problems: &mut Problems) -> Option<Arc<[u8]>> {
-    let pem: Arc<[u8]> = secrets.file(file, (TLS_PEM, "the file of the roots"), problems)?.into();
-    let trust = Trust::Only(Arc::clone(&pem));
-    match PeerTerms::new(PeerPolicy { trust, ..PeerPolicy::default() }) {
-        Ok(_) => Some(pem),
-        Err(flaw) => {
-            let message = format!("the file of the roots cannot be used: {flaw}");
-            problems.push(SpecError::new(Class::Invalid, file.span, message));
-            None
-        }
-    }
 }
 
 /// The challenge `dns` and the key `dns` need each other.

@@ -94,7 +94,7 @@ pub(super) fn purge_channel(
         problems.push(error.help("write `password: { file: … }` beside it"));
     }
     let password = redis.password.as_ref().map(|spec| secrets.bytes(&spec.value, problems));
-    let ca = redis.ca.as_ref().map(|path| secrets.file(path, (CA_FILE, "the CA file"), problems));
+    let ca = redis.ca.as_ref().map(|path| secrets.roots(path, (CA_FILE, "the CA file"), problems));
     let channel = spec.value.channel.as_ref().map_or("thalweg-purge", |channel| channel.value.as_str());
     let is_channel = (1..=CHANNEL).contains(&channel.len()) && !channel.contains(char::is_control);
     if let Some(written) = spec.value.channel.as_ref().filter(|_| !is_channel) {

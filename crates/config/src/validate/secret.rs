@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_access::rules::NamedList;
 use thalweg_filter::ConfigFiles;
+use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
 
 /// Shortest secret, in bytes.
 const LEAST: usize = 16;
@@ -127,7 +128,26 @@ impl<'a> Secrets<'a> {
         None
     }
 
-    /// The same, or why it cannot be had.
+    /// The same of a file of certificates that are trusted; it is one.
+    pub(super) fn roots(
+        &self,
+        path: &Spanned<String>,
+        (limit, what): (usize, &str),
+        problems: &mut Problems,
+    ) -> Option<Arc<[u8]>> {
+        let pem: Arc<[u8]> = self.file(path, (limit, what), problems)?.into();
+        let trust = Trust::Only(Arc::clone(&pem));
+        match PeerTerms::new(PeerPolicy { trust, ..PeerPolicy::default() }) {
+            Ok(_) => Some(pem),
+            Err(flaw) => {
+                let message = format!("{what} cannot be used: {flaw}");
+                problems.push(SpecError::new(Class::Invalid, path.span, message));
+                None
+            }
+        }
+    }
+
+    /// The bytes of a file, or why they cannot be had.
     fn contents(&self, file: &Path, limit: usize) -> Result<Vec<u8>, String> {
         match read_bounded(file, limit) {
             Ok(bytes) if bytes.len() > limit => Err(format!("it is larger than {} KiB", limit / 1024)),

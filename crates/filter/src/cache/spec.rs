@@ -84,10 +84,6 @@ pub struct CacheMapSpec {
     /// Fields of responses that are looked at before `Cache-Control`, the most applicable first (RFC 9213); `[]`: none.
     #[schemars(extend("x-default-words" = "`CDN-Cache-Control`", "maxItems" = thalweg_cache::policy::MOST_TARGETS))]
     targeted_fields: Option<OneOrManySpec<String>>,
-    /// Whether a response to POST that says how long it is fresh, and names its own URL in `Content-Location`, answers
-    /// later GETs.
-    #[schemars(extend("x-default" = false))]
-    store_post: bool,
     /// Whether responses that vary by `Accept-Language` are the same for clients that name the same languages in
     /// another order.
     #[schemars(extend("x-default" = false))]
@@ -271,12 +267,8 @@ impl CacheMapSpec {
             }
             Some((text, _)) => Sharing::PerClient { lifetime: seconds("per_client", text, 1)? },
         };
-        if sharing != Sharing::Shared && (self.default_ttl.is_some() || self.store_post) {
-            return Err(
-                "`per_client` is the lifetime of all responses to GET, and stores no others; remove \
-                        `default_ttl` and `store_post`"
-                    .into(),
-            );
+        if sharing != Sharing::Shared && self.default_ttl.is_some() {
+            return Err("`per_client` is the lifetime of all responses; remove `default_ttl`".into());
         }
         Ok(Policy {
             sharing,
@@ -303,7 +295,8 @@ impl CacheMapSpec {
                 &self.stale_while_revalidate,
                 built_in.stale_while_revalidate,
             )?,
-            stores_post: self.store_post,
+            // There is no way yet from a POST that is forwarded into the store.
+            stores_post: false,
             ignores_language_order: self.ignore_language_order,
         })
     }

@@ -47,7 +47,7 @@ fn everything_that_is_written_arrives() {
     let rule = rule(
         r#"{"heuristic": "20%", "max_heuristic": "1h", "stale_while_revalidate": "30s",
             "stale_if_unreachable": "1d", "request_directives": false, "set_cookie": "strip",
-            "targeted_fields": ["Edge-Control"], "store_post": true, "ignore_language_order": true,
+            "targeted_fields": ["Edge-Control"], "ignore_language_order": true,
             "key": {"query": {"exclude": ["utm_*"]}, "sort_query": true, "headers": "X-Tenant",
                     "cookies": ["ab"], "space": "shop"},
             "share_verified": true, "max_object": "1MiB", "wait": "0s", "cache_status": false}"#,
@@ -55,7 +55,7 @@ fn everything_that_is_written_arrives() {
     let policy = &rule.policy;
     assert_eq!((policy.heuristic_percent, policy.heuristic_most), (20, 3600));
     assert_eq!((policy.stale_while_revalidate, policy.stale_when_unreachable), (30, 86_400));
-    assert!(!policy.honours_clients && policy.stores_post && policy.ignores_language_order);
+    assert!(!policy.honours_clients && policy.ignores_language_order);
     assert_eq!(policy.set_cookie, SetCookie::Strip);
     assert_eq!(policy.targets, [Box::<str>::from("Edge-Control")]);
     assert_eq!(rule.key.query.selected, Selected::But(vec!["utm_*".into()]));

@@ -15,6 +15,7 @@ mod own_response;
 mod reply;
 mod rule;
 mod source;
+mod unkeyed;
 mod wait;
 
 pub(crate) use disk::load;
@@ -27,13 +28,14 @@ use crate::exchange::cache::disk::Loading;
 use crate::exchange::cache::fill::{Fill, start};
 use crate::exchange::cache::own_response::OwnResponse;
 use crate::exchange::cache::reply::{handled, of_object};
+use crate::exchange::cache::unkeyed::has_unkeyed;
 use crate::exchange::cache::wait::Waiting;
 use crate::exchange::subrequest::start_copies;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
 use std::sync::Arc;
-use thalweg_cache::{Forward, Found, Hit, Lookup, Parts, look_up, passes};
+use thalweg_cache::{Forward, Found, Hit, Lookup, Parts, Policy, Request, look_up, passes};
 use thalweg_filter::Reply;
 use thalweg_http::{Method, Upgrade};
 use thalweg_observe::CacheUse;
@@ -63,9 +65,12 @@ pub(crate) fn look(worker: &Worker, client: &Client, x: &mut Exchange, ruled: &R
     let Some(asked) = Asked::of(worker, x, ruled) else {
         return pass(x, Forwarded::new(rule, Forward::Bypass));
     };
-    let why = passes(&rule.policy, &asked.request(x));
+    // What a body asks for is in no key.
+    let has_body = (!x.framing.is_empty()).then_some(Forward::Bypass);
+    let why = passes(&rule.policy, &asked.request(x)).or(has_body);
     if let Some(why) = why {
-        return pass(x, Forwarded { key: asked.key, ..Forwarded::new(rule, why) });
+        let has_credentials = asked.has_credentials();
+        return pass(x, Forwarded { key: asked.key, has_credentials, ..Forwarded::new(rule, why) });
     }
     asked.write_query(x);
     look_again(worker, client, x, (asked, None))
@@ -103,14 +108,14 @@ fn look_again(
             object.filter(|object| matches!(lookup, Lookup::Validate(_)) && !object.head().is_part());
         let request = asked.request(x);
         if request.method == Method::Head || request.directives.no_store || request.range.is_some() {
-            let selected = validated.filter(|_| request.method == Method::Head);
+            let is_told = request.method == Method::Head && !has_unkeyed(x, &asked.rule);
+            let selected = validated.filter(|_| is_told);
             return pass(x, Forwarded { selected, ..asked.into_forwarded(why) });
         }
         if let (Choice::Nothing, Some(variant)) = (asked.chosen(&stored), &variant) {
             asked.variant.clone_from(variant);
         }
-        let claim = match request.has_credentials {
-            // Nobody waits for what is likely to be for one client.
+        let claim = match goes_alone(&asked.rule.policy, &request, validated.as_deref()) {
             true => store.lead_alone(&asked.key).map_or(Claim::Pass(Pass::Busy), Claim::Lead),
             false => store.claim(&asked.key, &asked.variant, &stored, worker.unix()),
         };
@@ -120,11 +125,24 @@ fn look_again(
                 let is_marked = reason == Pass::NotStored;
                 pass(x, Forwarded { is_marked, ..asked.into_forwarded(why) })
             }
-            Claim::Follow(reader) => Looked::Waits(Box::new(Waiting { asked, why, reader, own: None })),
+            Claim::Follow(reader) => {
+                let (own, stored) = (None, validated);
+                Looked::Waits(Box::new(Waiting { asked, why, reader, own, stored }))
+            }
             Claim::Lead(lead) => fetch(worker, client, x, (asked, why), (lead, validated)),
         };
     }
     pass(x, asked.into_forwarded(Forward::Bypass))
+}
+
+/// Whether nobody waits for what a request fetches: it is likely to be for one client, or each use of what is stored is
+/// validated, or this client wants something newer than others need.
+fn goes_alone(policy: &Policy, request: &Request<'_>, validated: Option<&Object>) -> bool {
+    let wanted = request.directives;
+    let is_wanted_new =
+        policy.honours_clients && (wanted.no_cache || wanted.max_age.is_some() || wanted.min_fresh.is_some());
+    let is_own = |object: &Object| is_wanted_new || object.head().freshness.is_never_fresh();
+    request.has_credentials || validated.is_some_and(is_own)
 }
 
 /// What of that which is stored fits the request, and what is to be done.
@@ -189,7 +207,8 @@ fn fetch(
     start_copies(worker, client, x);
     let own = OwnResponse::new();
     start(worker, client, x, Fill::new(&asked, x, lead, (validated, Some(own.clone()))));
-    Looked::Waits(Box::new(Waiting { asked, why, reader, own: Some(own.reader()) }))
+    let (own, stored) = (Some(own.reader()), None);
+    Looked::Waits(Box::new(Waiting { asked, why, reader, own, stored }))
 }
 
 /// The request goes to the service by itself.

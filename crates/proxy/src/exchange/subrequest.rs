@@ -22,6 +22,7 @@ use crate::state::local_plan::{LocalRoute, LocalService};
 use crate::state::subrequests::{CopyGuard, Subrequests};
 use crate::state::token::Token;
 use crate::state::worker::Worker;
+use crate::tls::client_cert_fields::write_client_cert_fields;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -30,9 +31,11 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_filter::{Fetched, FieldView, RequestCopy, Subrequest, may_be_changed};
+use thalweg_filter::{Fetched, FieldView, RequestCopy, Subrequest, TargetEdit, may_be_changed};
 use thalweg_http::h1::encode::write_field;
-use thalweg_http::{FieldId, Framing, HeadLimits, Method, Progress, ResponseHead, Upgrade, Version};
+use thalweg_http::{
+    FieldId, FieldSet, Framing, HeadLimits, Method, Progress, ResponseHead, Upgrade, Version,
+};
 use thalweg_net::{OwnerWaker, Socket};
 use thalweg_observe::trace::TraceContext;
 use thalweg_observe::{Limit, WorkerMeters};
@@ -78,11 +81,27 @@ pub(crate) struct InnerRequest {
     /// For the whole of it, from when it is served; `None`: as long as its route allows.
     timeout: Option<Duration>,
     guard: Option<CopyGuard>,
+    /// What filters have made of it.
+    edited: Option<Box<Edited>>,
+}
+
+/// What filters have made of a request, as [`Filtering`] has it.
+#[derive(Debug)]
+struct Edited {
+    target: TargetEdit,
+    added: Vec<u8>,
+    known: FieldSet,
 }
 
 impl InnerRequest {
-    /// One that fetches for the cache what an exchange asks for, with these fields.
-    pub(crate) fn for_cache(worker: &Worker, x: &Exchange, fields: Vec<u8>) -> Option<Self> {
+    /// One that fetches for the cache what an exchange asks for, with these fields of its client and these of filters:
+    /// the service sees it as it would see that of the client.
+    pub(crate) fn for_cache(
+        worker: &Worker,
+        client: &Client,
+        x: &Exchange,
+        (fields, mut added): (Vec<u8>, Vec<u8>),
+    ) -> Option<Self> {
         let of = x.route.as_ref()?;
         let view = worker.view.borrow().clone();
         let route = view.fills(of, |name| worker.shared.registry.route(worker.id, name));
@@ -92,6 +111,24 @@ impl InnerRequest {
         request.fields = fields;
         request.method = b"GET".to_vec();
         said_by_peer(x, &mut request.fields);
+        if x.is_secure {
+            write_client_cert_fields(&mut added, client);
+        }
+        request.host = x.authority().to_vec();
+        request.target = x.path.of(&x.received).to_vec();
+        if let Some(query) = x.query() {
+            request.target.push(b'?');
+            request.target.extend_from_slice(query);
+        }
+        let (target, known) = match x.filtered() {
+            Some(filtering) => (filtering.target.clone(), filtering.known),
+            None => {
+                let mut target = TargetEdit::default();
+                target.begin(x.path.of(&x.received));
+                (target, FieldSet::EMPTY)
+            }
+        };
+        request.edited = Some(Box::new(Edited { target, added, known }));
         Some(request)
     }
 
@@ -114,6 +151,7 @@ impl InnerRequest {
             trace: trace_of(worker, x),
             timeout: Some(LONGEST),
             guard: None,
+            edited: None,
         }
     }
 }
@@ -389,10 +427,10 @@ fn begin(
     x: &mut Exchange,
     request: InnerRequest,
 ) -> Result<Option<CopyGuard>, Fault> {
-    let InnerRequest { method, scheme, host, target, fields, body, .. } = &request;
+    let InnerRequest { method, scheme, host, target, fields, body, edited, .. } = request;
     let view = worker.view_for(client);
     x.head_limits = view.head_limits;
-    for part in [&method[..], b" ", target, b" HTTP/1.1\r\nHost: ", host, b"\r\n", fields, b"\r\n"] {
+    for part in [&method[..], b" ", &target, b" HTTP/1.1\r\nHost: ", &host, b"\r\n", &fields, b"\r\n"] {
         x.received.extend_from_slice(part);
     }
     match x.request.parse(&x.received, &x.head_limits)? {
@@ -416,9 +454,14 @@ fn begin(
     for field in &mut x.request.fields {
         field.keep |= FieldId::classify(field.name.of(&x.received)) == FieldId::XForwardedOther;
     }
+    if let Some(edited) = edited {
+        let filtering = x.filtering.get_or_insert_default();
+        (filtering.is_begun, filtering.known) = (true, edited.known);
+        (filtering.target, filtering.added) = (edited.target, edited.added);
+    }
     (x.client_ip, x.trusted_peer) = (request.client_ip, request.is_trusted);
-    x.is_secure = *scheme == "https";
-    x.received.extend_from_slice(body);
+    x.is_secure = scheme == "https";
+    x.received.extend_from_slice(&body);
     x.consumed = x.request.len;
     (x.listener, x.keep_alive) = (client.listener().position(), false);
     match request.destination {

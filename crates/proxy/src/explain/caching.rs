@@ -48,7 +48,7 @@ pub(super) fn caching(
     };
     let key = Key::of(&rule.key, &url, fields.iter(), client.as_ref()).ok();
     let key = key.as_ref().and_then(|key| KeyUrl::read(key.bytes())).map(|url| url.to_string());
-    let because = match passes(&rule.policy, &request) {
+    let because = match passes(&rule.policy, &request).or(has_body.then_some(Forward::Bypass)) {
         Some(why) => Some(passed(why, &request, &lossy(facts.method))),
         None => key.is_none().then(|| "its URL is too long for a key".into()),
     };
@@ -76,7 +76,7 @@ fn key_parts(rule: &CacheRule) -> Vec<String> {
     parts.extend(rule.key.fields.iter().map(|name| format!("header {name}")));
     parts.extend(rule.key.cookies.iter().map(|name| format!("cookie {name}")));
     if rule.policy.sharing != Sharing::Shared {
-        parts.extend(["client_ip", "header Authorization", "header Cookie", "body"].map(str::to_owned));
+        parts.extend(["client_ip", "header Authorization", "header Cookie"].map(str::to_owned));
     }
     parts
 }

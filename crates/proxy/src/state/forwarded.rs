@@ -15,6 +15,8 @@ pub(crate) struct Forwarded {
     /// Empty where it has none.
     pub(crate) key: Key,
     pub(crate) variant: Vec<u8>,
+    /// The client is known by other means than `Authorization`.
+    pub(crate) has_credentials: bool,
     pub(crate) why: Forward,
     /// Why the response is not stored, where that is known.
     pub(crate) detail: Option<NotStored>,
@@ -31,6 +33,7 @@ impl Forwarded {
             rule: rule.clone(),
             key: Key::default(),
             variant: Vec::new(),
+            has_credentials: false,
             why,
             detail: None,
             is_marked: false,

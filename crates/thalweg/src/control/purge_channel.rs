@@ -107,7 +107,7 @@ struct State {
 
 impl Channel {
     fn new(policy: PurgeChannel, orders: mpsc::Sender<Order>) -> Self {
-        let trust = policy.ca.as_ref().map_or(Trust::System, |pem| Trust::Only(pem.clone().into()));
+        let trust = policy.ca.as_ref().map_or(Trust::System, |pem| Trust::Only(pem.clone()));
         let server = RedisServer {
             client: HttpClient::new(trust),
             to: policy.to.clone(),

@@ -1,6 +1,7 @@
 //! What the cache is asked: the request as it goes to the service, and its key.
 
 use crate::exchange::cache::rule::Ruled;
+use crate::exchange::cache::unkeyed::said_by_proxies;
 use crate::state::exchange::Exchange;
 use crate::state::filtering::Filtering;
 use crate::state::forwarded::Forwarded;
@@ -39,6 +40,7 @@ impl Asked {
         if let Some(target) = other_target(x, rule) {
             key.add_target(&target).ok()?;
         }
+        key.add_said(said_by_proxies(x)).ok()?;
         Some(Self {
             rule: rule.clone(),
             has_credentials: *has_credentials,
@@ -63,7 +65,13 @@ impl Asked {
 
     /// What is remembered of a request that goes to the service.
     pub(crate) fn into_forwarded(self, why: Forward) -> Forwarded {
-        Forwarded { key: self.key, variant: self.variant, ..Forwarded::new(&self.rule, why) }
+        let Self { rule, has_credentials, key, variant, .. } = self;
+        Forwarded { key, variant, has_credentials, ..Forwarded::new(&rule, why) }
+    }
+
+    /// Whether the client is known by other means than `Authorization`.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.has_credentials
     }
 
     /// The service gets the part of the query that counts: what is left out of the key may not choose what others see.

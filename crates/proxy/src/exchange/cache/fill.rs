@@ -2,6 +2,7 @@
 
 use crate::exchange::cache::asked::{Asked, disk_of, fields};
 use crate::exchange::cache::own_response::{Given, OwnResponse};
+use crate::exchange::cache::unkeyed::is_unkeyed;
 use crate::exchange::subrequest::{InnerRequest, start_for_route};
 use crate::relay::ResponseSink;
 use crate::state::exchange::{Client, Exchange};
@@ -16,7 +17,7 @@ use thalweg_cache::{
     Failure, NotStored, REPLACED_FIELDS, Request, Response, StoredHead, UnixMillis, Validated, split_lines,
     use_on_failure, validated, write_conditions,
 };
-use thalweg_core::Fault;
+use thalweg_core::{Fault, FaultKind, Side};
 use thalweg_disk::{Disk, Ticket};
 use thalweg_filter::{CacheRule, FieldView};
 use thalweg_http::h1::encode::write_field;
@@ -26,23 +27,6 @@ use thalweg_store::{Broken, Lead, Object, Store};
 
 /// For so long, requests under a key whose response was not for the store do not wait for each other.
 const MARK_MILLIS: u64 = 60_000;
-
-/// Fields by which some services choose what they answer, and which no key has: a response that all get is not to be
-/// chosen by one client's. The proxy writes its own `X-Forwarded-*`.
-const UNKEYED: [&str; 12] = [
-    "x-original-url",
-    "x-rewrite-url",
-    "x-http-method-override",
-    "x-http-method",
-    "x-method-override",
-    "x-original-host",
-    "x-host",
-    "x-forwarded-server",
-    "x-forwarded-scheme",
-    "x-forwarded-prefix",
-    "x-forwarded-path",
-    "x-url-scheme",
-];
 
 /// Larger bodies are not written again for a lifetime of fewer seconds than these.
 const LARGE_BODY: u64 = 64 * 1024;
@@ -87,30 +71,31 @@ impl Fill {
         Self { rule: asked.rule.clone(), lines, has_credentials, lead, validated, own }
     }
 
-    /// The fields that the service gets.
-    fn question(&self) -> Vec<u8> {
-        let mut question = Vec::with_capacity(self.lines.len() + 64);
-        let is_in =
-            |list: &[&str], name: &[u8]| list.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
-        let is_keyed = |name: &[u8]| {
-            self.rule.key.fields.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-        };
-        for (name, value) in split_lines(&self.lines) {
-            let is_left_out = is_in(&REPLACED_FIELDS, name) || (is_in(&UNKEYED, name) && !is_keyed(name));
-            if !is_left_out {
-                write_field(&mut question, name, value);
+    /// The fields that the service gets: the client's, and those that filters have added.
+    fn question(&self, x: &Exchange) -> (Vec<u8>, Vec<u8>) {
+        let keyed = &self.rule.key.fields;
+        let is_sent =
+            |name: &[u8]| !REPLACED_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        let (mut own, mut by_filters) = (Vec::with_capacity(self.lines.len() + 64), Vec::new());
+        for (name, value) in FieldView::new(&x.request.fields, &x.received, &[]).iter() {
+            if is_sent(name) && (x.trusted_peer || !is_unkeyed(name, keyed)) {
+                write_field(&mut own, name, value);
             }
         }
         if let Some(object) = &self.validated {
-            write_conditions(object.head(), &mut question);
+            write_conditions(object.head(), &mut own);
         }
-        question
+        let added = x.filtering.as_ref().map_or(&[][..], |filtering| &filtering.added);
+        for (name, value) in FieldView::new(&[], &[], added).iter().filter(|(name, _)| is_sent(name)) {
+            write_field(&mut by_filters, name, value);
+        }
+        (own, by_filters)
     }
 }
 
 /// Fetches it, as the route of this exchange does.
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
-    let request = InnerRequest::for_cache(worker, x, fill.question());
+    let request = InnerRequest::for_cache(worker, client, x, fill.question(x));
     let Fill { rule, lines, has_credentials, lead, validated, own } = fill;
     let disk = disk_of(worker, &rule).map(|disk| (disk.clone(), disk.ticket()));
     let sink = Sink {
@@ -260,6 +245,11 @@ impl Sink {
 
     /// There is no response.
     fn fail(&mut self, lead: Lead, fault: Fault) {
+        let is_of_request = fault.side() == Side::Downstream || fault.kind == FaultKind::ProxyLoopDetected;
+        if is_of_request {
+            // Each goes alone, and is told what is wrong with its own request.
+            return lead.fail(Broken::Failed);
+        }
         let Some(object) = self.validated.take() else { return lead.fail_all(fault) };
         let request = Self::request(&self.lines, self.has_credentials);
         let is_upstream = matches!(fault.status, 500..=504);
@@ -287,7 +277,9 @@ impl ResponseSink for Sink {
     fn head(&mut self, text: &[u8]) {
         let State::Waiting(lead) = mem::replace(&mut self.state, State::Over) else { return };
         let mut head = ResponseHead::new();
-        let is_read = matches!(head.parse(text, &HeadLimits::default()), Ok(Progress::Complete));
+        // Its bounds were those of the configuration when it came.
+        let limits = HeadLimits { line: text.len(), head: text.len(), fields: text.len() };
+        let is_read = matches!(head.parse(text, &limits), Ok(Progress::Complete));
         if !is_read || head.status < 200 {
             self.state = State::Waiting(lead);
             return;
@@ -309,7 +301,7 @@ impl ResponseSink for Sink {
                 let appended = lead.append(bytes).map(|()| bytes.len());
                 Poll::Ready(appended.map_err(|_| io::ErrorKind::BrokenPipe.into()))
             }
-            State::Own(own) => own.poll_push(bytes, context).map(|()| Ok(bytes.len())),
+            State::Own(own) => own.poll_push(bytes, context).map(Ok),
             State::Waiting(_) | State::Over => Poll::Ready(Ok(bytes.len())),
         }
     }

@@ -36,9 +36,11 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
         invalidate(worker, x, forwarded, [response.location, response.content_location]);
         return;
     }
+    let mut request = request(x);
+    request.has_credentials |= forwarded.has_credentials;
     if let Some(object) = &forwarded.selected {
         let length = object.body().len();
-        match head_effect(policy, &request(x), (object.head(), length), &response, lines.clone()) {
+        match head_effect(policy, &request, (object.head(), length), &response, lines.clone()) {
             HeadEffect::Freshened(head) => {
                 // The disk has the earlier head.
                 forget(worker, object);
@@ -52,7 +54,7 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
         }
     }
     if forwarded.is_marked {
-        match StoredHead::new(policy, &request(x), &response, lines) {
+        match StoredHead::new(policy, &request, &response, lines) {
             Ok(_) => store.unmark(&forwarded.key, &forwarded.variant),
             Err(why) => forwarded.detail = Some(why),
         }
@@ -66,7 +68,8 @@ fn forget(worker: &Worker, object: &Object) {
     }
 }
 
-/// What is stored for the URL of an unsafe request goes, and what its response names (RFC 9111 §4.4).
+/// What is stored for the URL of an unsafe request goes, whichever service of its route has answered, and what its
+/// response names (RFC 9111 §4.4).
 fn invalidate(worker: &Worker, x: &Exchange, forwarded: &Forwarded, named: [Option<&[u8]>; 2]) {
     // From the disk first: what is read there meanwhile does not go back into memory.
     let remove = |url: &[u8]| {
@@ -75,12 +78,20 @@ fn invalidate(worker: &Worker, x: &Exchange, forwarded: &Forwarded, named: [Opti
         }
         worker.shared.cache.remove_url(url);
     };
-    remove(forwarded.key.url());
     let own = url(x);
-    for target in named.into_iter().flatten().filter_map(|reference| same_origin(&own, reference)) {
-        let url = Url { path: &target.path, query: target.query.as_deref(), ..own };
-        if let Ok(key) = Key::of(&forwarded.rule.key, &url, fields(x), None) {
-            remove(key.url());
+    let targets = named.into_iter().flatten().filter_map(|reference| same_origin(&own, reference));
+    let targets: Vec<_> = targets.collect();
+    let named =
+        targets.iter().map(|target| Url { path: &target.path, query: target.query.as_deref(), ..own });
+    let urls: Vec<_> = std::iter::once(own).chain(named).collect();
+    let rules = x.route.iter().flat_map(|route| route.route().cache_rules());
+    let mut gone = Vec::new();
+    for rule in std::iter::once(&forwarded.rule).chain(rules) {
+        for key in urls.iter().filter_map(|url| Key::of(&rule.key, url, fields(x), None).ok()) {
+            if !gone.iter().any(|known: &Key| known.url() == key.url()) {
+                remove(key.url());
+                gone.push(key);
+            }
         }
     }
 }

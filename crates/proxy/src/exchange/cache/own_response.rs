@@ -11,8 +11,11 @@ use thalweg_core::{Fault, FaultKind};
 use thalweg_filter::{BodySource, Piece, ReplyBody};
 use thalweg_store::Object;
 
-/// Bytes that wait for the client at most.
-const WINDOW: usize = 128 * 1024;
+/// Bytes that wait for the client at most. They stand in no budget: there is one of these for each exchange whose
+/// client is slow to take what is not stored.
+const WINDOW: usize = 32 * 1024;
+/// What a piece takes beside its bytes.
+const PIECE: usize = 64;
 
 /// Its way to the client.
 #[derive(Clone, Default)]
@@ -84,19 +87,22 @@ impl OwnResponse {
         wake(state, |state| state.reader.take());
     }
 
-    /// Adds bytes; pending while too many wait.
-    pub(crate) fn poll_push(&self, bytes: &[u8], context: &Context<'_>) -> Poll<()> {
+    /// Adds bytes, and says how many; pending while too many wait.
+    pub(crate) fn poll_push(&self, bytes: &[u8], context: &Context<'_>) -> Poll<usize> {
         let mut state = self.lock();
-        if state.held >= WINDOW && !state.has_left {
+        if state.has_left {
+            return Poll::Ready(bytes.len());
+        }
+        let room = WINDOW.saturating_sub(state.held);
+        if room == 0 {
             state.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
-        if !state.has_left {
-            state.held += bytes.len();
-            state.pieces.push_back(bytes.into());
-        }
+        let taken = &bytes[..bytes.len().min(room)];
+        state.held += taken.len() + PIECE;
+        state.pieces.push_back(taken.into());
         wake(state, |state| state.reader.take());
-        Poll::Ready(())
+        Poll::Ready(taken.len())
     }
 
     /// Nothing more comes.
@@ -177,7 +183,7 @@ impl BodySource for OwnReader {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, Fault>> {
         let mut state = self.of.lock();
         if let Some(bytes) = state.pieces.pop_front() {
-            state.held -= bytes.len();
+            state.held -= bytes.len() + PIECE;
             let writer = if state.held < WINDOW / 2 { state.writer.take() } else { None };
             drop(state);
             if let Some(writer) = writer {

@@ -5,6 +5,7 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_filter::{CacheRule, FieldView};
+use thalweg_http::{Field, FieldId};
 
 /// A rule, and what is known of the client by it.
 pub(crate) struct Ruled {
@@ -29,5 +30,15 @@ fn find(worker: &Worker, client: &Client, x: &mut Exchange) -> Option<Ruled> {
     let fields = FieldView::new(&parts.request.fields, parts.received, &filtering.added);
     let rule = chain.cache_for(&facts, fields, filtering.outcome.identity.as_deref())?.clone();
     let has_credentials = rule.has_credentials(&facts);
-    Some(Ruled { rule, has_credentials })
+    if !tells_certificate(x) || rule.shares_verified {
+        return Some(Ruled { rule, has_credentials });
+    }
+    // As if the client had shown it here.
+    (!rule.policy.is_per_client()).then_some(Ruled { rule, has_credentials: true })
+}
+
+/// Whether a trusted proxy tells the service of the client's certificate.
+fn tells_certificate(x: &Exchange) -> bool {
+    let is_told = |field: &Field| field.keep && field.id == FieldId::ClientCert;
+    x.request.present.contains(FieldId::ClientCert) && x.request.fields.iter().any(is_told)
 }

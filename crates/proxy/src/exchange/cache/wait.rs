@@ -12,7 +12,9 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use thalweg_cache::{Forward, Hit};
+use thalweg_cache::{
+    Failure, Forward, Found, Hit, Lookup, RequestDirectives, StoredHead, look_up, use_on_failure,
+};
 use thalweg_core::Fault;
 use thalweg_filter::Reply;
 use thalweg_http::Version;
@@ -30,6 +32,8 @@ pub(crate) struct Waiting {
     pub(crate) reader: Reader,
     /// Of the client that has caused the fetch: its end of what is not for the store.
     pub(crate) own: Option<OwnReader>,
+    /// Of one who follows: what is stored, and may stand in where the service fails.
+    pub(crate) stored: Option<Arc<Object>>,
 }
 
 /// Waits until the response begins; `None`: the request goes to the service by itself. Cancel-safe: who leaves does not
@@ -41,14 +45,24 @@ pub(crate) async fn wait(
     mut waiting: Box<Waiting>,
 ) -> Result<Option<Box<Reply>>, Fault> {
     for _ in 0..LOOKS {
-        let Waiting { asked, why, mut reader, own } = *waiting;
+        let Waiting { asked, why, mut reader, own, stored } = *waiting;
         let most = if own.is_some() { LONGEST } else { asked.rule.wait };
-        let Some(seen) = watch(worker, client, x, (&mut reader, own.as_ref()), most).await? else {
+        let Some((seen, waited)) = watch(worker, client, x, (&mut reader, own.as_ref()), most).await? else {
             return Ok(alone(x, asked, why));
         };
+        let may_use =
+            |x: &Exchange, head: &StoredHead| own.is_some() || may_follow(worker, x, &asked, head, waited);
         let given = match seen {
             Seen::Response(given) => given,
             Seen::Object(object) => {
+                let stands_in = stored.is_some_and(|stored| Arc::ptr_eq(&stored, &object));
+                let is_for_it = match stands_in {
+                    true => may_stand_in(worker, x, &asked, object.head()),
+                    false => may_use(x, object.head()),
+                };
+                if !is_for_it {
+                    return Ok(alone(x, asked, why));
+                }
                 return Ok(Some(with_object(worker, x, &asked, (&object, why, own.is_some()))));
             }
             Seen::Alone(Alone::Failed(fault)) => return Err(fault),
@@ -56,6 +70,9 @@ pub(crate) async fn wait(
         };
         let variant = variant_of(x, &asked, &given);
         if own.is_some() || variant.as_deref() == Some(&*given.variant) {
+            if !may_use(x, &given.head) {
+                return Ok(alone(x, asked, why));
+            }
             return Ok(Some(with_given(worker, x, (&asked, why), (&given, reader), own.is_none())));
         }
         // It turned out to be for other requests.
@@ -73,24 +90,44 @@ pub(crate) async fn wait(
     Ok(alone(x, asked, why))
 }
 
-/// Waits for the head, at most so long. Interim responses before it go to the client that has caused the fetch.
+/// Whether one who follows may use what another one has fetched (RFC 9111 §4): what is stale already, or is to be
+/// validated for each use, answers only who has fetched it. One who has waited for it has asked before it came.
+fn may_follow(worker: &Worker, x: &Exchange, asked: &Asked, head: &StoredHead, waited: bool) -> bool {
+    let mut request = asked.request(x);
+    if waited {
+        request.directives = RequestDirectives::default();
+    }
+    let found = Found::Head(head);
+    matches!(look_up(&asked.rule.policy, &request, found, worker.unix()), Lookup::Hit(_))
+}
+
+/// Whether one who follows may use a stale response because the service fails.
+fn may_stand_in(worker: &Worker, x: &Exchange, asked: &Asked, head: &StoredHead) -> bool {
+    let (policy, request) = (&asked.rule.policy, asked.request(x));
+    use_on_failure(policy, &request, head, Failure::Unreachable, worker.unix()).is_some()
+}
+
+/// Waits for the head, at most so long; says whether it was not there at once. Interim responses before it go to the
+/// client that has caused the fetch.
 async fn watch(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     (reader, own): (&mut Reader, Option<&OwnReader>),
     most: Duration,
-) -> Result<Option<Seen>, Fault> {
+) -> Result<Option<(Seen, bool)>, Fault> {
     let began = worker.reactor.now();
     let end = began + most;
+    let mut waited = false;
     let seen = poll_fn(|context| {
         pass_interims(client, x, own, context);
         // Half of an interim response must not be followed by another one.
         if !x.downward.is_stalled()
             && let Poll::Ready(seen) = reader.poll_head(context)
         {
-            return Poll::Ready(Ok(Some(seen)));
+            return Poll::Ready(Ok(Some((seen, waited))));
         }
+        waited = true;
         if let Some(fault) = ended(worker, client, x) {
             return Poll::Ready(Err(fault));
         }
