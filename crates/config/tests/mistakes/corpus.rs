@@ -64,8 +64,19 @@ const WORDS: &[&str] = &[
     "false",
 ];
 /// Keys whose values are free text, also where they hold one of the words.
-const FREE: &[&str] =
-    &["name", "cookie", "body", "Host", "X-Check", "version", "tag", "prefix", "contains", "method"];
+const FREE: &[&str] = &[
+    "name",
+    "cookie",
+    "body",
+    "Host",
+    "X-Check",
+    "version",
+    "tag",
+    "prefix",
+    "contains",
+    "method",
+    "permissions_policy",
+];
 
 /// Variables that the files may use.
 pub(crate) fn environment(name: &str) -> Option<String> {
