@@ -53,6 +53,7 @@ mod leaks;
 mod limits;
 mod mirror;
 mod oidc;
+mod one_liners;
 mod openapi;
 mod pages;
 mod prometheus;

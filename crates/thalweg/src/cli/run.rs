@@ -1,13 +1,14 @@
-//! `thalweg run`: the proxy.
+//! `thalweg run`: the proxy, with a file or with what the command line says ([`OneLinerArgs`]).
 
 use super::check::{locate, show};
-use super::complain;
+use super::one_liner::OneLinerArgs;
+use super::{complain, say};
 use crate::control::{RunOptions, start};
 use crate::operator_log::{LineFormat, set_format};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use thalweg_config::{Loaded, load_file, quick};
+use thalweg_config::{Loaded, load_file};
 
 /// What to run.
 #[derive(Args, Debug)]
@@ -16,12 +17,11 @@ pub(crate) struct RunArgs {
     /// /etc/thalweg/thalweg.yaml
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
     config: Option<PathBuf>,
-    /// Without a file: an address to listen on, for example :8080 (may be given several times)
-    #[arg(long, value_name = "ADDRESS", requires = "to")]
-    listen: Vec<String>,
-    /// Without a file: where requests go, for example http://127.0.0.1:9001 (may be given several times)
-    #[arg(long, value_name = "URL", requires = "listen")]
-    to: Vec<String>,
+    #[command(flatten)]
+    one_liner: OneLinerArgs,
+    /// Print the file that says the same as the options without a file, and end
+    #[arg(long, requires = "to", help_heading = super::one_liner::HEADING)]
+    print_config: bool,
     /// Reload when the configuration file has changed
     #[arg(long, conflicts_with_all = ["listen", "to"])]
     watch: bool,
@@ -36,11 +36,18 @@ pub(crate) struct RunArgs {
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     set_format(args.log_format);
-    let (loaded, file) = if args.listen.is_empty() {
+    let (loaded, file) = if args.one_liner.is_empty() {
         let Some(path) = locate(args.config.as_deref()) else { return ExitCode::FAILURE };
         (load_file(&path), Some(path))
     } else {
-        (quick(&args.listen, &args.to), None)
+        let file = args.one_liner.arguments().file();
+        let loaded = file.load(&|name| std::env::var(name).ok());
+        if let (true, Ok(loaded)) = (args.print_config, &loaded) {
+            show(&loaded.warnings, false);
+            say(file.text().trim_end());
+            return ExitCode::SUCCESS;
+        }
+        (loaded, None)
     };
     match loaded {
         Ok(loaded) => {
