@@ -65,7 +65,11 @@ fn the_options_do_what_they_say() {
     let upstream = Upstream::start(move |request| {
         if request.target() == "/ping" {
             let is_well = !ill.load(Ordering::SeqCst);
-            return Some(if is_well { ok("") } else { b"HTTP/1.1 500 Ill\r\nContent-Length: 0\r\n\r\n".into() });
+            return Some(if is_well {
+                ok("")
+            } else {
+                b"HTTP/1.1 500 Ill\r\nContent-Length: 0\r\n\r\n".into()
+            });
         }
         count.fetch_add(1, Ordering::SeqCst);
         Some(ok("hello"))
@@ -98,7 +102,8 @@ fn a_blocked_client_gets_403() {
 fn print_config_prints_the_file_that_says_the_same() {
     let _watchdog = watchdog("print_config_prints_the_file_that_says_the_same");
     let directory = Directory::new();
-    let options = ["run", "--print-config", "--listen", ":8080", "--listen", ":8081", "--to", "http://127.0.0.1:9001"];
+    let options =
+        ["run", "--print-config", "--listen", ":8080", "--listen", ":8081", "--to", "http://127.0.0.1:9001"];
     let options = [&options[..], ALL, &["--webhook", "http://127.0.0.1:9900/hook"]].concat();
     let printed = thalweg(directory.path(), &options);
     assert_eq!((printed.code, printed.stderr.as_str()), (0, ""));
@@ -106,7 +111,9 @@ fn print_config_prints_the_file_that_says_the_same() {
     let checked = thalweg(directory.path(), &["check", "--strict", "--offline", &file.to_string_lossy()]);
     assert_eq!(checked.code, 0, "{checked:?}\n{}", printed.stdout);
     assert!(checked.stdout.contains("2 listeners, 1 route, 1 service"), "{checked:?}");
-    for part in ["least_requests", "/ping", "200ms", "attempts: 3", "60s", "192.0.2.0/24", "requests: 3", "/hook"] {
+    for part in
+        ["least_requests", "/ping", "200ms", "attempts: 3", "60s", "192.0.2.0/24", "requests: 3", "/hook"]
+    {
         assert!(printed.stdout.contains(part), "{part} is not in\n{}", printed.stdout);
     }
 }
@@ -179,7 +186,11 @@ fn init_writes_a_file_that_check_takes() {
         let finished = init(&directory, &["made.yaml"], answers);
         assert_eq!(finished.code, 0, "{finished:?}");
         assert!(finished.stdout.contains("thalweg run --config made.yaml"), "{finished:?}");
-        assert_eq!(finished.stderr.matches("]: ").count() + finished.stderr.matches("no: ").count(), 4, "{finished:?}");
+        assert_eq!(
+            finished.stderr.matches("]: ").count() + finished.stderr.matches("no: ").count(),
+            4,
+            "{finished:?}"
+        );
         let path = directory.path().join("made.yaml");
         let text = fs::read_to_string(&path).unwrap();
         for part in parts {

@@ -39,9 +39,9 @@ pub(crate) struct Args {
     /// Pack this binary, stripped, instead of building one
     #[arg(long, value_name = "BINARY")]
     pub(crate) binary: Option<PathBuf>,
-    /// Only the binary and its debug information
-    #[arg(long)]
-    pub(crate) binary_only: bool,
+    /// Only these, with the binary and its debug information
+    #[arg(long, value_delimiter = ',', value_enum)]
+    pub(crate) only: Vec<Piece>,
     /// Where the results go (default: target/dist/shipped)
     #[arg(long, value_name = "DIR")]
     pub(crate) to: Option<PathBuf>,
@@ -54,6 +54,25 @@ pub(crate) struct Args {
     /// Build the binary again from a copy of the sources elsewhere, and fail when a byte differs
     #[arg(long, conflicts_with = "binary")]
     pub(crate) twice: bool,
+}
+
+/// What is made beside the binary.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Piece {
+    /// Nothing
+    Binary,
+    /// The list of parts, and their licences
+    Parts,
+    /// An archive to unpack by hand
+    Archive,
+    /// The package for Debian
+    Deb,
+    /// The package for Fedora and its like
+    Rpm,
+    /// The container image
+    Image,
+    /// The Helm chart
+    Chart,
 }
 
 /// What the parts of a run share.
@@ -79,9 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
         }
     }
-    if !args.binary_only {
-        pack(&job, args)?;
-    }
+    pack(&job, args)?;
     sums(&job.folder)
 }
 
@@ -122,28 +139,37 @@ fn epoch() -> Result<u64> {
 
 /// Everything but the binary.
 fn pack(job: &Job, args: &Args) -> Result<()> {
-    let binary = job.folder.join("thalweg");
+    let wanted = |piece: Piece| args.only.is_empty() || args.only.contains(&piece);
+    if wanted(Piece::Chart) {
+        chart(job)?;
+    }
+    if args.only.iter().all(|piece| matches!(piece, Piece::Binary | Piece::Chart)) && !args.only.is_empty() {
+        return Ok(());
+    }
     let parts = sbom::parts(&job.metadata)?;
-    let sbom = sbom::document(job, &parts)?;
     let licences = licences::text(&parts)?;
-    job.write(&format!("thalweg-{}.cdx.json", job.version), sbom.as_bytes())?;
-    job.write("THIRD-PARTY.txt", licences.as_bytes())?;
-    let tree = tree::machine(job, &binary, &licences)?;
-    let name = format!("thalweg-{}-x86_64-linux", job.version);
-    job.write(&format!("{name}.tar.gz"), &tar::gzip(&archive(job, &tree, &name)?)?)?;
-    job.write(
-        &format!("thalweg_{}-{}_amd64.deb", job.version, job.release),
-        &deb::package(job, &tree::debian(job, &tree)?)?,
-    )?;
-    rpm::package(job, &tree)?;
-    let image = oci::image(job, &tree::image(&tree, &args.roots)?)?;
-    job.write(&format!("thalweg-{}-oci.tar", job.version), &image)?;
-    chart(job)
-}
-
-/// What somebody unpacks by hand.
-fn archive(job: &Job, tree: &Tree, name: &str) -> Result<Vec<u8>> {
-    tar::write(&tree.below(name), job.epoch)
+    if wanted(Piece::Parts) {
+        let sbom = sbom::document(job, &parts)?;
+        job.write(&format!("thalweg-{}.cdx.json", job.version), sbom.as_bytes())?;
+        job.write("THIRD-PARTY.txt", licences.as_bytes())?;
+    }
+    let tree = tree::machine(job, &job.folder.join("thalweg"), &licences)?;
+    if wanted(Piece::Archive) {
+        let name = format!("thalweg-{}-x86_64-linux", job.version);
+        job.write(&format!("{name}.tar.gz"), &tar::gzip(&tar::write(&tree.below(&name), job.epoch)?)?)?;
+    }
+    if wanted(Piece::Deb) {
+        let package = deb::package(job, &tree::debian(job, &tree)?)?;
+        job.write(&format!("thalweg_{}-{}_amd64.deb", job.version, job.release), &package)?;
+    }
+    if wanted(Piece::Rpm) {
+        rpm::package(job, &tree)?;
+    }
+    if wanted(Piece::Image) {
+        let image = oci::image(job, &tree::image(&tree, &args.roots)?)?;
+        job.write(&format!("thalweg-{}-oci.tar", job.version), &image)?;
+    }
+    Ok(())
 }
 
 /// The Helm chart, as `helm package` packs it.
@@ -164,7 +190,9 @@ fn chart(job: &Job) -> Result<()> {
 /// The sums of everything that is in the folder.
 fn sums(folder: &Path) -> Result<()> {
     let mut names: Vec<String> = fs::read_dir(folder)?
-        .filter_map(|entry| Some(entry.ok().filter(|entry| entry.path().is_file())?.file_name().into_string().ok()?))
+        .filter_map(|entry| {
+            Some(entry.ok().filter(|entry| entry.path().is_file())?.file_name().into_string().ok()?)
+        })
         .filter(|name| name != SUMS)
         .collect();
     names.sort();

@@ -9,6 +9,7 @@ mod command;
 mod dist;
 mod fuzz;
 mod generate;
+mod packages;
 mod test;
 mod tidy;
 mod ui;

@@ -99,7 +99,8 @@ impl Arguments {
                 out.text(address).raw("\n");
             }
         }
-        let port = if self.listen.first().is_some_and(|address| address.ends_with(":80")) { 443 } else { 8443 };
+        let port =
+            if self.listen.first().is_some_and(|address| address.ends_with(":80")) { 443 } else { 8443 };
         match &self.https {
             None => {}
             Some(Https::Local) => {

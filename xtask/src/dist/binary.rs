@@ -24,7 +24,12 @@ pub(super) fn build(from: &Path, into: &Path, epoch: u64) -> Result<PathBuf> {
     };
     let rust = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(from))?;
     // The last that fits counts: the sources may lie below another of them.
-    let places = [(Path::new(rust.trim()), "/rust"), (&cargo_home, "/cargo"), (into, "/build"), (from, "/thalweg")];
+    let places = [
+        (Path::new(rust.trim()), "/rust"),
+        (cargo_home.as_path(), "/cargo"),
+        (into, "/build"),
+        (from, "/thalweg"),
+    ];
     let mut rust_flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     let mut c_flags = Vec::new();
     for (place, name) in places {
@@ -63,7 +68,9 @@ pub(super) fn again(first: &Path, epoch: u64) -> Result<()> {
     let result = (|| {
         fs::create_dir_all(&sources)?;
         let archive = folder.join("sources.tar");
-        run_command(Command::new("git").args(["archive", "--output"]).arg(&archive).arg("HEAD").current_dir(root()))?;
+        run_command(
+            Command::new("git").args(["archive", "--output"]).arg(&archive).arg("HEAD").current_dir(root()),
+        )?;
         run_command(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&sources))?;
         let second = build(&sources, &folder.join("target"), epoch)?;
         if fs::read(first)? != fs::read(&second)? {

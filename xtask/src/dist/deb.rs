@@ -19,8 +19,13 @@ pub(super) fn package(job: &Job, tree: &Tree) -> Result<Vec<u8>> {
     let data = tar::gzip(&tar::write(&tree.below("."), job.epoch)?)?;
     let control = tar::gzip(&tar::write(&control(job, tree)?.below("."), job.epoch)?)?;
     let mut out = b"!<arch>\n".to_vec();
-    for (name, bytes) in [("debian-binary", &b"2.0\n"[..]), ("control.tar.gz", &control), ("data.tar.gz", &data)] {
-        out.extend(format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", job.epoch, 0, 0, 100_644, bytes.len()).bytes());
+    for (name, bytes) in
+        [("debian-binary", &b"2.0\n"[..]), ("control.tar.gz", &control), ("data.tar.gz", &data)]
+    {
+        out.extend(
+            format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{:<10}`\n", job.epoch, 0, 0, 100_644, bytes.len())
+                .bytes(),
+        );
         out.extend(bytes);
         if bytes.len() % 2 == 1 {
             out.push(b'\n');
@@ -31,10 +36,12 @@ pub(super) fn package(job: &Job, tree: &Tree) -> Result<Vec<u8>> {
 
 /// What dpkg reads of the package.
 fn control(job: &Job, tree: &Tree) -> Result<Tree> {
-    let files = || tree.entries().filter_map(|(path, entry)| match &entry.kind {
-        Kind::File(bytes) => Some((path, bytes)),
-        _ => None,
-    });
+    let files = || {
+        tree.entries().filter_map(|(path, entry)| match &entry.kind {
+            Kind::File(bytes) => Some((path, bytes)),
+            _ => None,
+        })
+    };
     let kib: usize = files().map(|(_, bytes)| bytes.len().div_ceil(1024)).sum();
     let mut control = Tree::default();
     control.file("control", 0o644, described(job, kib).into_bytes());
@@ -93,7 +100,8 @@ fn sums(tree: &Tree) -> Result<String> {
 
 /// The changelog that Debian's policy wants, of one entry.
 pub(super) fn changelog(job: &Job) -> Result<String> {
-    let date = output(Command::new("date").args(["--utc", "--rfc-email", "--date"]).arg(format!("@{}", job.epoch)))?;
+    let date =
+        output(Command::new("date").args(["--utc", "--rfc-email", "--date"]).arg(format!("@{}", job.epoch)))?;
     Ok(format!(
         "thalweg ({}-{}) unstable; urgency=medium\n\n  * What is new stands in changelog.gz beside this file.\n\n \
          -- {MAINTAINER}  {}\n",

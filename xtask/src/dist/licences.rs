@@ -14,7 +14,8 @@ const LONGEST: u64 = 256 * 1024;
 
 /// The text.
 pub(super) fn text(parts: &[Part<'_>]) -> Result<String> {
-    let mut out = String::from("Thalweg is licensed under Apache-2.0 or MIT. Its binary contains these packages:\n\n");
+    let mut out =
+        String::from("Thalweg is licensed under Apache-2.0 or MIT. Its binary contains these packages:\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in parts.iter().map(|part| part.package).filter(|package| package.source.is_some()) {
         let name = format!("{} {}", package.name, package.version);
@@ -28,7 +29,8 @@ pub(super) fn text(parts: &[Part<'_>]) -> Result<String> {
         for file in files {
             let is_one = |name: &str| NAMES.iter().any(|known| name.to_ascii_uppercase().starts_with(known));
             let metadata = file.metadata()?;
-            if metadata.is_file() && metadata.len() <= LONGEST && is_one(&file.file_name().to_string_lossy()) {
+            if metadata.is_file() && metadata.len() <= LONGEST && is_one(&file.file_name().to_string_lossy())
+            {
                 let text = String::from_utf8_lossy(&fs::read(file.path())?).replace("\r\n", "\n");
                 let owners = texts.entry(text.trim().to_owned()).or_default();
                 if owners.last() != Some(&name) {

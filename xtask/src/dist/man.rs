@@ -20,7 +20,9 @@ pub(super) fn pages(binary: &Path, epoch: u64, version: &str) -> Result<Vec<(Str
     others.insert(0, "thalweg".to_owned());
     for verb in &verbs {
         let name = format!("thalweg-{verb}");
-        let help = Help::parse(&help(binary, Some(verb)).with_context(|| format!("thalweg {verb} --help"))?);
+        let help = Help::parse(
+            &help(binary, Some(verb.as_str())).with_context(|| format!("thalweg {verb} --help"))?,
+        );
         pages.push((name.clone(), page(&name, &help, (date, version), &others[..1])));
     }
     Ok(pages)
@@ -137,7 +139,10 @@ mod tests {
     #[test]
     fn help_is_taken_apart() {
         let help = Help::parse(HELP);
-        assert_eq!((help.about.as_str(), help.usage.as_slice()), ("Runs the proxy", &["thalweg run [OPTIONS]".into()][..]));
+        assert_eq!(
+            (help.about.as_str(), help.usage.as_slice()),
+            ("Runs the proxy", &["thalweg run [OPTIONS]".into()][..])
+        );
         let entry = |name: &str, text: &str| (name.to_owned(), text.to_owned());
         assert_eq!(
             help.entries("Options"),
@@ -149,13 +154,18 @@ mod tests {
         );
         assert_eq!(help.entries("Without a file"), [entry("--to <URL>", "Where -- requests go")]);
         let page = page("thalweg-run", &help, ("2026-11-26", "0.1.0"), &["thalweg".to_owned()]);
-        assert!(page.contains(".TP\n.B \\-\\-watch\nReload it\n") && page.contains(".BR thalweg (1)"), "{page}");
+        assert!(
+            page.contains(".TP\n.B \\-\\-watch\nReload it\n") && page.contains(".BR thalweg (1)"),
+            "{page}"
+        );
     }
 
     #[test]
     fn verbs_are_found_with_texts_of_several_lines() {
-        let help = Help::parse("A\n\nUsage: x\n\nCommands:\n  run    Runs\n         it all\n  sign-url  Signs\n");
-        let names: Vec<_> = help.entries("Commands").iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        let help =
+            Help::parse("A\n\nUsage: x\n\nCommands:\n  run    Runs\n         it all\n  sign-url  Signs\n");
+        let names: Vec<_> =
+            help.entries("Commands").iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         assert_eq!(names, [("run", "Runs it all"), ("sign-url", "Signs")]);
     }
 }

@@ -30,9 +30,10 @@ pub(super) fn parts(metadata: &Metadata) -> Result<Vec<Part<'_>>> {
         if found.contains_key(id) {
             continue;
         }
-        let needed = node.deps.iter().filter(|dependency| {
-            dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
-        });
+        let needed = node
+            .deps
+            .iter()
+            .filter(|dependency| dependency.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal));
         let needs: BTreeSet<_> = needed.map(|dependency| &dependency.pkg).collect();
         open.extend(&needs);
         found.insert(id, Part { package, needs });
@@ -45,7 +46,8 @@ pub(super) fn parts(metadata: &Metadata) -> Result<Vec<Part<'_>>> {
 /// The document.
 pub(super) fn document(job: &Job, parts: &[Part<'_>]) -> Result<String> {
     let sums = sums()?;
-    let names: BTreeMap<_, _> = parts.iter().map(|part| (&part.package.id, reference(part.package))).collect();
+    let names: BTreeMap<_, _> =
+        parts.iter().map(|part| (&part.package.id, reference(part.package))).collect();
     let (product, libraries): (Vec<_>, Vec<_>) =
         parts.iter().partition(|part| part.package.name.as_str() == "thalweg");
     let dependencies: Vec<_> = parts
@@ -103,8 +105,10 @@ fn reference(package: &Package) -> String {
 /// The sums that stand in the lock.
 fn sums() -> Result<BTreeMap<String, String>> {
     let lock: toml::Table = fs::read_to_string(root().join("Cargo.lock"))?.parse()?;
-    let packages = lock.get("package").and_then(toml::Value::as_array).context("Cargo.lock has no packages")?;
-    let text = |package: &toml::Value, key: &str| package.get(key).and_then(toml::Value::as_str).map(str::to_owned);
+    let packages =
+        lock.get("package").and_then(toml::Value::as_array).context("Cargo.lock has no packages")?;
+    let text =
+        |package: &toml::Value, key: &str| package.get(key).and_then(toml::Value::as_str).map(str::to_owned);
     let sum = |package: &toml::Value| {
         let (name, version) = (text(package, "name")?, text(package, "version")?);
         Some((format!("pkg:cargo/{name}@{version}"), text(package, "checksum")?))

@@ -52,11 +52,14 @@ fn header(path: &str, entry: &Entry, (size, link): (usize, &str), epoch: u64) ->
     put(124, &format!("{size:011o}"));
     put(136, &format!("{epoch:011o}"));
     put(148, "        ");
-    put(156, match kind {
-        Kind::File(_) => "0",
-        Kind::Link(_) => "2",
-        Kind::Folder => "5",
-    });
+    put(
+        156,
+        match kind {
+            Kind::File(_) => "0",
+            Kind::Link(_) => "2",
+            Kind::Folder => "5",
+        },
+    );
     put(157, link);
     put(257, "ustar\u{0}00");
     put(265, owner.name);
@@ -98,7 +101,9 @@ mod tests {
         let listed = Command::new("tar").args(["--utc", "-tvf"]).arg(&path).output().unwrap();
         std::fs::remove_dir_all(folder).unwrap();
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-        for part in ["-rwxr-xr-x root/root", " 5 1970-01-02 00:00 usr/bin/a", "usr/bin/b -> a", &long, "drwxr-xr-x"] {
+        for part in
+            ["-rwxr-xr-x root/root", " 5 1970-01-02 00:00 usr/bin/a", "usr/bin/b -> a", &long, "drwxr-xr-x"]
+        {
             assert!(listed.contains(part), "{part} is not in\n{listed}");
         }
     }

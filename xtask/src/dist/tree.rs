@@ -100,7 +100,8 @@ impl Tree {
     pub(super) fn rename(&mut self, from: &str, to: &str) {
         let inside = format!("{from}/");
         let moved: Vec<_> = self.0.iter().filter(|(path, _)| path.starts_with(&inside)).collect();
-        let moved: Vec<_> = moved.into_iter().map(|(path, entry)| (path.replacen(from, to, 1), entry.clone())).collect();
+        let moved: Vec<_> =
+            moved.into_iter().map(|(path, entry)| (path.replacen(from, to, 1), entry.clone())).collect();
         self.remove(from);
         moved.into_iter().for_each(|(path, entry)| self.add(&path, entry));
     }
@@ -158,14 +159,17 @@ pub(super) fn debian(job: &Job, tree: &Tree) -> Result<Tree> {
 /// What the container image holds: the binary, a page, roots to trust, and a user who owns what is written.
 pub(super) fn image(machine: &Tree, roots: &Path) -> Result<Tree> {
     let mut tree = Tree::default();
-    for path in ["usr/bin/thalweg", "usr/share/thalweg/welcome.html", "usr/share/doc/thalweg/THIRD-PARTY.txt.gz"] {
+    for path in
+        ["usr/bin/thalweg", "usr/share/thalweg/welcome.html", "usr/share/doc/thalweg/THIRD-PARTY.txt.gz"]
+    {
         if let Some(entry) = machine.0.get(path) {
             tree.add(path, entry.clone());
         }
     }
     let configuration = fs::read(root().join("packaging/container/thalweg.yaml"))?;
     tree.file("etc/thalweg/thalweg.yaml", 0o644, configuration);
-    let user = "root:x:0:0:root:/:/sbin/nologin\nthalweg:x:65532:65532:thalweg:/var/lib/thalweg:/sbin/nologin\n";
+    let user =
+        "root:x:0:0:root:/:/sbin/nologin\nthalweg:x:65532:65532:thalweg:/var/lib/thalweg:/sbin/nologin\n";
     tree.file("etc/passwd", 0o644, user.into());
     tree.file("etc/group", 0o644, b"root:x:0:\nthalweg:x:65532:\n".to_vec());
     tree.file("etc/nsswitch.conf", 0o644, b"hosts: files dns\n".to_vec());

@@ -14,7 +14,8 @@ use thalweg_config::{Arguments, Https};
 /// Longest answer, in bytes.
 const LINE: u64 = 64 * 1024;
 /// What the file says of itself.
-const HEAD: &str = "# Made by `thalweg init`. What else can be said: docs/guide/configuration.md and `thalweg schema`.\n#\n";
+const HEAD: &str =
+    "# Made by `thalweg init`. What else can be said: docs/guide/configuration.md and `thalweg schema`.\n#\n";
 
 /// Where the file goes.
 #[derive(Args, Debug)]
@@ -79,7 +80,9 @@ pub(crate) fn init(args: &InitArgs) -> ExitCode {
     match write(&args.file) {
         Ok(()) => {
             let file = args.file.display();
-            say(format_args!("{file} is written. Next:\n\n  thalweg check {file}\n  thalweg run --config {file}"));
+            say(format_args!(
+                "{file} is written. Next:\n\n  thalweg check {file}\n  thalweg run --config {file}"
+            ));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -129,6 +132,10 @@ fn ask() -> Result<Arguments, String> {
     for (at, question) in QUESTIONS.iter().enumerate() {
         loop {
             let answer = answer(question, at, &mut input)?;
+            if !again {
+                // No terminal has shown it.
+                print_error(&answer);
+            }
             let before = arguments.clone();
             let Err(why) = accept(&mut arguments, question, &answer) else { break };
             if !again {
@@ -143,7 +150,8 @@ fn ask() -> Result<Arguments, String> {
 
 /// The answer to a question, or its default.
 fn answer(question: &Question, at: usize, input: &mut impl BufRead) -> Result<String, String> {
-    let default = if question.default.is_empty() { String::new() } else { format!(" [{}]", question.default) };
+    let default =
+        if question.default.is_empty() { String::new() } else { format!(" [{}]", question.default) };
     // Without a line break: the answer stands behind it.
     let _ = write!(io::stderr(), "{}. {}{default}: ", at + 1, question.text);
     let mut line = String::new();
@@ -151,7 +159,10 @@ fn answer(question: &Question, at: usize, input: &mut impl BufRead) -> Result<St
     let read = read.map_err(|error| format!("cannot read the answer from standard input: {error}"))?;
     if read == 0 {
         print_error("");
-        return Err(format!("standard input ended before question {} was answered; no file is written", at + 1));
+        return Err(format!(
+            "standard input ended before question {} was answered; no file is written",
+            at + 1
+        ));
     }
     let answer = line.trim();
     Ok(if answer.is_empty() { question.default } else { answer }.to_owned())

@@ -3,12 +3,9 @@
 use clap::Args;
 use thalweg_config::Arguments;
 
-/// The heading in the help.
-pub(super) const HEADING: &str = "Without a file";
-
 /// One route to one service. All that an option says is checked as in a file; values may have `${NAME}`.
 #[derive(Args, Debug)]
-#[command(next_help_heading = HEADING)]
+#[command(next_help_heading = "Without a file")]
 pub(crate) struct OneLinerArgs {
     /// An address to listen on, for example :8080 (may be given several times)
     #[arg(long, value_name = "ADDRESS", requires = "to")]
@@ -46,6 +43,9 @@ pub(crate) struct OneLinerArgs {
     /// Write a line for each request to standard output: json or combined
     #[arg(long, value_name = "FORMAT", requires = "to")]
     access_log: Option<String>,
+    /// Print the file that says the same, and end
+    #[arg(long, requires = "to")]
+    pub(super) print_config: bool,
 }
 
 impl OneLinerArgs {

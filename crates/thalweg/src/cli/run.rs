@@ -17,11 +17,6 @@ pub(crate) struct RunArgs {
     /// /etc/thalweg/thalweg.yaml
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
     config: Option<PathBuf>,
-    #[command(flatten)]
-    one_liner: OneLinerArgs,
-    /// Print the file that says the same as the options without a file, and end
-    #[arg(long, requires = "to", help_heading = super::one_liner::HEADING)]
-    print_config: bool,
     /// Reload when the configuration file has changed
     #[arg(long, conflicts_with_all = ["listen", "to"])]
     watch: bool,
@@ -32,6 +27,9 @@ pub(crate) struct RunArgs {
     /// How the lines on stderr look
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LineFormat,
+    // Last: the heading of these holds for all that follow.
+    #[command(flatten)]
+    one_liner: OneLinerArgs,
 }
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
@@ -42,7 +40,7 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
     } else {
         let file = args.one_liner.arguments().file();
         let loaded = file.load(&|name| std::env::var(name).ok());
-        if let (true, Ok(loaded)) = (args.print_config, &loaded) {
+        if let (true, Ok(loaded)) = (args.one_liner.print_config, &loaded) {
             show(&loaded.warnings, false);
             say(file.text().trim_end());
             return ExitCode::SUCCESS;
