@@ -56,6 +56,9 @@ stop() {
     service=
 }
 
+# What earlier runs of the product have left on this machine is not part of a fresh one.
+rm -rf "$root"/{etc,var/lib,var/log,usr/share}/thalweg
+
 step "install"
 ! inside getent passwd thalweg >/dev/null || fail "this machine has a user thalweg"
 inside dpkg --install /tmp/first.deb >/dev/null

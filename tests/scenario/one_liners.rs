@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use thalweg_tests::message::get;
 use thalweg_tests::program::{Finished, run};
@@ -86,7 +87,11 @@ fn the_options_do_what_they_say() {
     assert_eq!(refused.status(), 429, "{refused:?}");
     is_ill.store(true, Ordering::SeqCst);
     hook.wait("endpoint_down", Some(&url));
-    assert!(process.stdout().lines().count() >= 3, "a line for each request: {}", process.stdout());
+    let end = Instant::now() + STEP;
+    while process.stdout().lines().count() < 4 {
+        assert!(Instant::now() < end, "a line for each request: {}", process.stdout());
+        thread::yield_now();
+    }
 }
 
 #[test]

@@ -14,16 +14,16 @@ const USER: &str = "65532:65532";
 pub(super) fn image(job: &Job, tree: &Tree) -> Result<Vec<u8>> {
     let layer = tar::write(tree, job.epoch)?;
     let packed = tar::gzip(&layer)?;
-    let config = serde_json::to_vec(&config(job, &sha256(&layer)))?;
-    let layers = json!([blob("application/vnd.oci.image.layer.v1.tar+gzip", &packed)]);
+    let config = serde_json::to_vec(&config(job, &sha256(&layer)?))?;
+    let layers = json!([blob("application/vnd.oci.image.layer.v1.tar+gzip", &packed)?]);
     let manifest = serde_json::to_vec(&json!({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": blob("application/vnd.oci.image.config.v1+json", &config),
+        "config": blob("application/vnd.oci.image.config.v1+json", &config)?,
         "layers": layers,
     }))?;
     let name = format!("thalweg:{}", job.version);
-    let mut described = blob("application/vnd.oci.image.manifest.v1+json", &manifest);
+    let mut described = blob("application/vnd.oci.image.manifest.v1+json", &manifest)?;
     described["platform"] = json!({ "architecture": "amd64", "os": "linux" });
     described["annotations"] = json!({
         "org.opencontainers.image.ref.name": job.version,
@@ -35,13 +35,13 @@ pub(super) fn image(job: &Job, tree: &Tree) -> Result<Vec<u8>> {
         "manifests": [described],
     });
     // What Docker read before it knew the layout.
-    let older = json!([{ "Config": place(&config), "RepoTags": [name], "Layers": [place(&packed)] }]);
+    let older = json!([{ "Config": place(&config)?, "RepoTags": [name], "Layers": [place(&packed)?] }]);
     let mut archive = Tree::default();
     archive.file("oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
     archive.file("index.json", 0o644, serde_json::to_vec(&index)?);
     archive.file("manifest.json", 0o644, serde_json::to_vec(&older)?);
     for bytes in [config, manifest, packed] {
-        archive.file(&place(&bytes), 0o644, bytes);
+        archive.file(&place(&bytes)?, 0o644, bytes);
     }
     tar::write(&archive, job.epoch)
 }
@@ -83,12 +83,12 @@ fn config(job: &Job, layer: &str) -> Value {
     })
 }
 
-fn blob(kind: &str, bytes: &[u8]) -> Value {
-    json!({ "mediaType": kind, "digest": format!("sha256:{}", sha256(bytes)), "size": bytes.len() })
+fn blob(kind: &str, bytes: &[u8]) -> Result<Value> {
+    Ok(json!({ "mediaType": kind, "digest": format!("sha256:{}", sha256(bytes)?), "size": bytes.len() }))
 }
 
-fn place(bytes: &[u8]) -> String {
-    format!("blobs/sha256/{}", sha256(bytes))
+fn place(bytes: &[u8]) -> Result<String> {
+    Ok(format!("blobs/sha256/{}", sha256(bytes)?))
 }
 
 /// Seconds since 1970 as RFC 3339 has them.

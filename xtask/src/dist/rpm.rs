@@ -48,7 +48,6 @@ fn built(job: &Job, tree: &Tree, folder: &Path) -> Result<()> {
                 fs::write(&path, bytes)?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(entry.mode))?;
             }
-            Kind::Link(to) => std::os::unix::fs::symlink(to, &path)?,
         }
     }
     for path in ["var/lib/thalweg", "var/log/thalweg"] {

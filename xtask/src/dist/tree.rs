@@ -31,8 +31,6 @@ pub(super) struct Entry {
 pub(super) enum Kind {
     Folder,
     File(Vec<u8>),
-    /// Symbolic, with where it leads.
-    Link(String),
 }
 
 /// Whose it is; the group has the same name and number.
@@ -51,11 +49,6 @@ impl Tree {
     /// Adds a file of root's, and the folders that it needs.
     pub(super) fn file(&mut self, path: &str, mode: u32, bytes: Vec<u8>) {
         self.add(path, Entry { kind: Kind::File(bytes), mode, owner: ROOT });
-    }
-
-    /// Adds a symbolic link.
-    pub(super) fn link(&mut self, path: &str, to: &str) {
-        self.add(path, Entry { kind: Kind::Link(to.to_owned()), mode: 0o777, owner: ROOT });
     }
 
     fn add(&mut self, path: &str, entry: Entry) {

@@ -15,10 +15,10 @@ use thalweg_config::{Loaded, load_file};
 pub(crate) struct RunArgs {
     /// The configuration; default: $THALWEG_CONFIG, ./thalweg.yaml, the XDG configuration directory,
     /// /etc/thalweg/thalweg.yaml
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "OneLinerArgs")]
     config: Option<PathBuf>,
     /// Reload when the configuration file has changed
-    #[arg(long, conflicts_with_all = ["listen", "to"])]
+    #[arg(long, conflicts_with = "OneLinerArgs")]
     watch: bool,
     /// Another place for the admin socket; default: $THALWEG_ADMIN_SOCKET, the XDG runtime directory, for root
     /// /run/thalweg, else a private directory below the temporary one
