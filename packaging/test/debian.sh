@@ -37,10 +37,11 @@ start() {
     install -d -m 0750 -o "$(inside id -u thalweg)" -g "$(inside id -g thalweg)" "$root/run/thalweg"
     local line
     line=$(sed -n 's/^ExecStart=//p' "$unit")
+    # `exec`: the number is to be that of the service. As under systemd, nothing else supervises it.
     # shellcheck disable=SC2086
-    inside setpriv --reuid thalweg --regid thalweg --init-groups --no-new-privs \
+    (exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin THALWEG_SUPERVISE=never setpriv --reuid thalweg --regid thalweg --init-groups --no-new-privs \
         --bounding-set=-all,+net_bind_service --inh-caps=-all,+net_bind_service --ambient-caps=-all,+net_bind_service \
-        $line 2>"$place/said" &
+        $line 2>"$place/said") &
     service=$!
     for _ in $(seq 200); do
         if inside curl --silent --fail --output /tmp/page http://127.0.0.1/; then return; fi

@@ -1,8 +1,8 @@
 //! Addresses that behave badly on purpose: one that refuses, one that never answers; and one for UDP and TCP.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt::set_socket_reuseport;
@@ -86,6 +86,23 @@ pub fn udp_and_tcp() -> SocketAddr {
         let Ok(socket) = UdpSocket::bind(SocketAddr::from((ip, 0))) else { continue };
         let address = socket.local_addr().unwrap();
         if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
+
+/// A loopback address of this machine that nobody else has: every port of it is free.
+///
+/// # Panics
+/// Never: it tries until it has one.
+pub fn own_address() -> IpAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(1);
+    let process = std::process::id().to_be_bytes();
+    loop {
+        let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        let ip = [127, 128 | (process[3] & 127), low, process[2] ^ high];
+        let address = IpAddr::from(ip);
+        if low != 255 && TcpListener::bind((address, 8080)).is_ok() {
             return address;
         }
     }

@@ -116,6 +116,15 @@ impl Process {
         })
     }
 
+    /// Waits for the end of the child; another process may still have its outputs.
+    ///
+    /// # Panics
+    /// When it still runs after `limit`.
+    pub fn wait_exit_status(&self, limit: Duration) -> ExitStatus {
+        let status = self.wait(limit, |seen| seen.status);
+        status.unwrap_or_else(|| panic!("{} still runs after {limit:?}:\n{}", self.name, self.stderr()))
+    }
+
     /// Whether it has not ended.
     pub fn is_running(&self) -> bool {
         lock(&self.seen.0).status.is_none()

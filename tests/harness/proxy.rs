@@ -47,6 +47,8 @@ fn wrapped(directory: &Path, program: &OsStr) -> Command {
         .env("XDG_RUNTIME_DIR", directory.join("run"))
         .env("XDG_STATE_HOME", directory.join("state"))
         .env("NO_COLOR", "1")
+        // What is started is the proxy itself, unless a test says `--supervise`.
+        .env("THALWEG_SUPERVISE", "never")
         .env_remove("THALWEG_CONFIG")
         .env_remove("THALWEG_ADMIN_SOCKET")
         .env_remove("RUST_LOG");

@@ -18,10 +18,10 @@ const TOKEN: &str = "write-token-0123456789";
 /// What is not asked: the streams, which go on until the client leaves, and the end of the process.
 const LEFT_OUT: [&str; 3] = ["tap", "events", "stop"];
 /// Requests for each operation and phase. With `THALWEG_LONG=1`: [`LONG_EXAMPLES`], and another seed each time.
-const EXAMPLES: &str = "15";
+const EXAMPLES: &str = "10";
 const LONG_EXAMPLES: &str = "200";
 const SEED: &str = "25";
-const TIME: Duration = Duration::from_secs(100);
+const TIME: Duration = Duration::from_secs(200);
 const LONG_TIME: Duration = Duration::from_secs(900);
 
 /// A configuration that has something for every operation.

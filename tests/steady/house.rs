@@ -127,7 +127,7 @@ impl House {
         let descriptors = machine::raise_descriptor_limit();
         let allowance = Allowance { descriptors, memory: machine::memory(), workers: 1 };
         let budget = Budget::new(&plan.limits, plan.listeners.len(), allowance);
-        let doors = bind_listeners(&plan, budget).unwrap();
+        let doors = bind_listeners(&plan, budget, &Default::default()).unwrap();
         let registry = Arc::new(Registry::new(1));
         let (notices_in, notices) = mpsc::channel(256);
         let options = WorkerPoolOptions {
@@ -139,6 +139,7 @@ impl House {
             names: Default::default(),
             bell: Default::default(),
             challenges: Default::default(),
+            waits: false,
         };
         let fleet = WorkerPool::start(plan, doors, options).unwrap();
         let house = Self { fleet, registry, notices, tally, descriptors, _upstream: None };

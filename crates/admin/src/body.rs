@@ -312,7 +312,9 @@ fn without_defaults(schema: &mut Schema) {
 }
 
 /// A member that may be absent but not `null`: neither of the two has a meaning for `null`.
-fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

@@ -33,6 +33,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub const ANSWER: usize = 64 * 1024 * 1024;
 /// What a request may take: a large answer may come slowly.
 const BOUNDS: Bounds = Bounds { time: Duration::from_secs(10 * 60), silence: CALL_TIME, body: ANSWER };
+/// The operation that is answered when another process is ready, and how long that may take.
+const SLOW: (&str, Duration) = ("/api/v1/upgrade", Duration::from_secs(150));
 /// Port of the admin listener when a URL has none.
 const DEFAULT_PORT: u16 = 9900;
 
@@ -183,7 +185,9 @@ pub fn call_with(target: &Target, token: Option<&Token>, call: Call<'_>) -> Resu
     let (to, trust) = target.destination().map_err(failed)?;
     let unusable = |error: io::Error| failed(ClientError::Request(error.to_string()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unusable)?;
-    let answer = runtime.block_on(HttpClient::new(trust).send(&to, request, BOUNDS)).map_err(failed)?;
+    let silence = if call.path == SLOW.0 { SLOW.1 } else { BOUNDS.silence };
+    let bounds = Bounds { silence, ..BOUNDS };
+    let answer = runtime.block_on(HttpClient::new(trust).send(&to, request, bounds)).map_err(failed)?;
     Ok(Answer { status: answer.status().as_u16(), body: answer.into_body().into() })
 }
 

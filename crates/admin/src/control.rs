@@ -19,7 +19,9 @@ pub mod service;
 pub mod slo;
 pub mod source;
 pub mod tap;
+pub mod upgrade;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -35,7 +37,8 @@ pub use api_keys::{
     ApiKeyControl, ApiKeyEntry, ApiKeyList, ApiKeyListContents, ApiKeyLists, MadeApiKey, NewApiKey,
 };
 pub use cache::{
-    CacheStatus, CacheTotals, PurgeChannelStatus, Purged, Purging, ReplicasTold, RouteCache, Telling,
+    CacheDiskStatus, CacheStatus, CacheTotals, DiskPurge, PurgeChannelStatus, Purged, Purging, ReplicasTold,
+    RouteCache, Telling,
 };
 pub use canary::{CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus};
 pub use certificate::{CertificateStatus, Certificates};
@@ -58,6 +61,7 @@ pub use service::{
 pub use slo::{SloBurn, SloState, SloStatus, Slos};
 pub use source::{SourceState, SourceStatus, SourceStatuses};
 pub use tap::{NextTapEvent, OpenTap, TapEvent, TapOptions, TapRecord};
+pub use upgrade::{Upgraded, Upgrading};
 
 /// The running proxy, as the admin API sees it.
 pub trait Control: Send + Sync + 'static {
@@ -87,6 +91,18 @@ pub trait Control: Send + Sync + 'static {
 
     /// Begins to drain and then ends the process. Returns at once; further calls change nothing.
     fn stop(&self);
+
+    /// Has another process take over: of the file that this one was started from, or of this one.
+    ///
+    /// # Errors
+    /// Why none has: this process goes on.
+    fn upgrade(&self, binary: Option<PathBuf>) -> Upgrading;
+
+    /// Whether changes can be made now.
+    ///
+    /// # Errors
+    /// Why not, in a sentence: another process is about to take over, and would not know of them.
+    fn is_open_to_changes(&self) -> Result<(), String>;
 
     /// Tells the operator a line that is not an answer to anybody.
     fn complain(&self, line: &str);

@@ -42,18 +42,19 @@ pub use body::purge_of;
 pub use client::{Answer, Call, CallError, StreamEnd, StreamEvent, Target, call, call_with, stream_with};
 pub use control::{
     AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, ApiKeyControl, ApiKeyEntry,
-    ApiKeyList, ApiKeyListContents, ApiKeyLists, AttemptRecord, Author, CacheStatus, CacheTotals,
-    CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus, CertificateStatus, Certificates, ChangeAction,
-    Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, ConnectionStatus,
-    Control, DescriptorStatus, EndpointChange, EndpointSource, EndpointState, EndpointStatus, Expected,
-    FieldChange, FilterRecord, History, HistoryEntry, HistoryState, ListenerChange, ListenerStatus,
-    MadeApiKey, MaintenanceChanged, Mistake, NewAddress, NewApiKey, NewEndpoint, NewLabel, NextTapEvent,
-    ObjectSeries, OpenTap, PurgeChannelStatus, Purged, Purging, Recalling, Refusal, ReloadOptions,
-    ReplaceOptions, ReplicasTold, RequestFilter, RequestRecord, Requests, Reweighted, RollbackOptions,
-    RouteCache, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument, SeriesFilter,
-    SeriesKind, ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState, SloStatus, Slos,
-    SourceState, SourceStatus, SourceStatuses, State, Status, TapEvent, TapOptions, TapRecord, Telling, Via,
-    WantedState, WatchOptions, WatchState, WatchStatus, WeightsReset,
+    ApiKeyList, ApiKeyListContents, ApiKeyLists, AttemptRecord, Author, CacheDiskStatus, CacheStatus,
+    CacheTotals, CanaryChanged, CanaryFigures, CanaryOrder, CanaryStatus, CertificateStatus, Certificates,
+    ChangeAction, Changed, ConfigChange, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome,
+    ConnectionStatus, Control, DescriptorStatus, DiskPurge, EndpointChange, EndpointSource, EndpointState,
+    EndpointStatus, Expected, FieldChange, FilterRecord, History, HistoryEntry, HistoryState, ListenerChange,
+    ListenerStatus, MadeApiKey, MaintenanceChanged, Mistake, NewAddress, NewApiKey, NewEndpoint, NewLabel,
+    NextTapEvent, ObjectSeries, OpenTap, PurgeChannelStatus, Purged, Purging, Recalling, Refusal,
+    ReloadOptions, ReplaceOptions, ReplicasTold, RequestFilter, RequestRecord, Requests, Reweighted,
+    RollbackOptions, RouteCache, RouteStatus, RouteTarget, RuntimeChange, SealedLabel, SeriesDocument,
+    SeriesFilter, SeriesKind, ServiceState, ServiceStatus, Services, ServicesSummary, SloBurn, SloState,
+    SloStatus, Slos, SourceState, SourceStatus, SourceStatuses, State, Status, TapEvent, TapOptions,
+    TapRecord, Telling, Upgraded, Upgrading, Via, WantedState, WatchOptions, WatchState, WatchStatus,
+    WeightsReset,
 };
 pub use events::{Events, Heard, Published, Subscription};
 pub use operation::segment as encode;

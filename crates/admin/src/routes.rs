@@ -99,6 +99,10 @@ async fn answer(
     if operation.access == Access::Write && role != Role::Write {
         return Err(read_only());
     }
+    if operation.access == Access::Write && !matches!(operation.id, "stop" | "upgrade") {
+        let closed = |why| Problem::new(StatusCode::SERVICE_UNAVAILABLE, why);
+        app.control.is_open_to_changes().map_err(closed)?;
+    }
     let path = path.map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the path is not UTF-8"))?;
     let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let query = Query::read(request.uri().query(), operation.query)?;

@@ -59,7 +59,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub const ANOTHER_SOCKET: &str = "`--admin-socket PATH` or `$THALWEG_ADMIN_SOCKET` names another place";
 
 /// Where the admin API listens and whom it lets in.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct AdminOptions {
     /// The unix socket. It is always there.
     pub socket: PathBuf,
@@ -78,6 +78,11 @@ pub struct AdminOptions {
     pub names: Vec<String>,
     /// The address of a listener with only `/metrics`, `/livez`, `/readyz` and `/healthz`, without a token.
     pub metrics_address: Option<SocketAddr>,
+    /// The process takes over from another one: nothing is answered before [`Handle::take_place`], and the unix socket of
+    /// the other one is not in the way.
+    pub succeeds: bool,
+    /// Sockets of the other one for the admin listener and that of metrics.
+    pub sockets: [Option<StdTcpListener>; 2],
 }
 
 /// The admin API could not be started.
@@ -120,8 +125,11 @@ pub struct Handle {
     tokens: Option<Arc<Tokens>>,
     tls: Option<Arc<AdminTls>>,
     stop: watch::Sender<bool>,
+    begin: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
-    _socket_file: SocketFile,
+    socket_file: SocketFile,
+    /// Those of the admin listener and of metrics, for a process that takes over.
+    copies: [Option<StdTcpListener>; 2],
 }
 
 impl Handle {
@@ -146,6 +154,31 @@ impl Handle {
         self.tls.as_ref()
     }
 
+    /// Begins to answer, where [`AdminOptions::succeeds`] was said.
+    ///
+    /// # Errors
+    /// The unix socket cannot be put in its place; all else is answered.
+    pub fn take_place(&mut self) -> io::Result<()> {
+        self.begin.send_replace(true);
+        self.socket_file.take_place()
+    }
+
+    /// Answers what has been asked and accepts nobody any more: another process does.
+    pub fn retire(&mut self) {
+        self.copies = [None, None];
+        self.stop.send_replace(true);
+    }
+
+    /// Copies of the sockets of the admin listener and of that of metrics, as far as there are any.
+    ///
+    /// # Errors
+    /// When descriptors have run out.
+    pub fn copies(&self) -> io::Result<[Option<StdTcpListener>; 2]> {
+        let copy =
+            |socket: &Option<StdTcpListener>| socket.as_ref().map(StdTcpListener::try_clone).transpose();
+        Ok([copy(&self.copies[0])?, copy(&self.copies[1])?])
+    }
+
     /// Answers what has been asked (at most a second), ends the thread and removes the socket.
     pub fn shutdown(self) {
         drop(self);
@@ -155,6 +188,8 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.stop.send_replace(true);
+        // Who waits to begin ends.
+        self.begin = watch::channel(false).0;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -168,17 +203,24 @@ impl Drop for Handle {
 /// the thread cannot be started. The text names which.
 pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle, StartError> {
     let failed = |what: String| move |source| StartError { what, source, help: None };
-    let (unix, socket_file) = socket::bind(&options.socket).map_err(|source| StartError {
-        what: format!("the admin socket {} cannot be opened", options.socket.display()),
-        source,
-        help: Some(ANOTHER_SOCKET),
-    })?;
+    let (unix, socket_file) =
+        socket::bind(&options.socket, options.succeeds).map_err(|source| StartError {
+            what: format!("the admin socket {} cannot be opened", options.socket.display()),
+            source,
+            help: Some(ANOTHER_SOCKET),
+        })?;
     // Plain sockets: the caller may be inside a runtime of its own, which allows no other here.
-    let bind = |name: &str, address: Option<SocketAddr>| {
+    let bind = |name: &str, address: Option<SocketAddr>, passed: Option<StdTcpListener>| {
         let text = |address| failed(format!("the {name} address {address} cannot be opened"));
-        address.map(|address| StdTcpListener::bind(address).map_err(text(address))).transpose()
+        let passed = passed.filter(|passed| address.is_some_and(|address| is_at(passed, address)));
+        let bind = |address| passed.map_or_else(|| StdTcpListener::bind(address), Ok).map_err(text(address));
+        address.map(bind).transpose()
     };
-    let (admin, metrics) = (bind("admin", options.address)?, bind("metrics", options.metrics_address)?);
+    let [passed_admin, passed_metrics] = options.sockets;
+    let admin = bind("admin", options.address, passed_admin)?;
+    let metrics = bind("metrics", options.metrics_address, passed_metrics)?;
+    let copy = |socket: &Option<StdTcpListener>| socket.as_ref().and_then(|socket| socket.try_clone().ok());
+    let copies = [copy(&admin), copy(&metrics)];
     let (token, token_file) = match (&admin, options.token) {
         (None, _) => (None, None),
         (Some(_), Some(token)) => (Some(token), None),
@@ -206,6 +248,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let gate = sessions.map(|sessions| Auth::Token { sessions, names, tls: options.tls.clone() });
     let admin = admin.zip(gate).map(|(listener, gate)| (listener, gate, options.tls.clone()));
     let (stop, stopped) = watch::channel(false);
+    let (begin, mut begun) = watch::channel(!options.succeeds);
     let listeners = Listeners { unix, admin, metrics };
     let (started, outcome) = std::sync::mpsc::sync_channel(1);
     let thread = thread::Builder::new()
@@ -213,7 +256,10 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
         .spawn(move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => {
                 let _ = started.send(Ok(()));
-                listeners.run(&runtime, &app, &stopped);
+                // It ends without having begun when the handle is dropped.
+                if runtime.block_on(begun.wait_for(|begun| *begun)).is_ok() {
+                    listeners.run(&runtime, &app, &stopped);
+                }
             }
             Err(error) => {
                 let _ = started.send(Err(error));
@@ -230,9 +276,18 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
         tokens,
         tls: options.tls,
         stop,
+        begin,
         thread: Some(thread),
-        _socket_file: socket_file,
+        socket_file,
+        copies,
     })
+}
+
+/// Whether a socket is the one of this address; with port 0 the kernel has chosen its port.
+fn is_at(socket: &StdTcpListener, address: SocketAddr) -> bool {
+    socket
+        .local_addr()
+        .is_ok_and(|at| at.ip() == address.ip() && (address.port() == 0 || at.port() == address.port()))
 }
 
 fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {

@@ -35,13 +35,29 @@ pub(crate) fn peer_allowed(peer: u32, own: u32) -> bool {
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
+    /// Where it is until it takes its place.
+    draft: Option<PathBuf>,
+}
+
+impl SocketFile {
+    /// Puts the socket in its place, whosever socket is there.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub(crate) fn take_place(&mut self) -> io::Result<()> {
+        let Some(draft) = &self.draft else { return Ok(()) };
+        fs::rename(draft, &self.path)?;
+        self.draft = None;
+        Ok(())
+    }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // After an upgrade the path may already be our successor's.
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            let _ = fs::remove_file(&self.path);
+        let path = self.draft.as_deref().unwrap_or(&self.path);
+        if identity(path).is_ok_and(|identity| identity == self.identity) {
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -52,23 +68,31 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Binds the socket. Makes its directory (0700) if it is missing and replaces a socket file that
-/// nobody answers.
+/// nobody answers. With `succeeds` it is that of a process which takes over: it takes its place when that is said.
 ///
 /// # Errors
 /// Another process answers there, something else than a socket is in the way, or the system refuses.
-pub(crate) fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
+pub(crate) fn bind(path: &Path, succeeds: bool) -> io::Result<(UnixListener, SocketFile)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    check_free(path)?;
+    if !succeeds {
+        check_free(path)?;
+    }
     // Bound under another name, closed to others, then moved into place in one step.
     let draft = folder.join(format!(".{}", std::process::id()));
     let _ = fs::remove_file(&draft);
     let listener = UnixListener::bind(&draft)?;
     let placed = fs::set_permissions(&draft, fs::Permissions::from_mode(0o600))
         .and_then(|()| identity(&draft))
-        .and_then(|identity| fs::rename(&draft, path).map(|()| identity));
+        .and_then(|identity| {
+            let mut file = SocketFile { path: path.into(), identity, draft: Some(draft.clone()) };
+            if !succeeds {
+                file.take_place()?;
+            }
+            Ok(file)
+        });
     match placed {
-        Ok(identity) => Ok((listener, SocketFile { path: path.into(), identity })),
+        Ok(file) => Ok((listener, file)),
         Err(error) => {
             let _ = fs::remove_file(&draft);
             Err(error)
@@ -129,7 +153,7 @@ pub(crate) mod tests {
     fn is_closed_to_others_and_removed_at_the_end() {
         let folder = Folder::new();
         let path = folder.0.join("run/admin.sock");
-        let (listener, file) = bind(&path).unwrap();
+        let (listener, file) = bind(&path, false).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&folder.0.join("run"))), (0o600, 0o700));
         assert!(UnixStream::connect(&path).is_ok());
@@ -142,8 +166,8 @@ pub(crate) mod tests {
     fn a_running_proxy_is_not_replaced() {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
-        let running = bind(&path).unwrap();
-        let error = bind(&path).unwrap_err();
+        let running = bind(&path, false).unwrap();
+        let error = bind(&path, false).unwrap_err();
         assert_eq!(error.to_string(), "another thalweg is running");
         assert!(UnixStream::connect(&path).is_ok());
         drop(running);
@@ -153,9 +177,9 @@ pub(crate) mod tests {
     fn a_dead_socket_is_replaced() {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
-        drop(UnixListener::bind(&path).unwrap());
+        drop(UnixListener::bind(&path, false).unwrap());
         assert!(path.exists());
-        let bound = bind(&path).unwrap();
+        let bound = bind(&path, false).unwrap();
         assert!(UnixStream::connect(&path).is_ok());
         drop(bound);
     }
@@ -165,7 +189,7 @@ pub(crate) mod tests {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
         fs::write(&path, "precious").unwrap();
-        assert!(bind(&path).unwrap_err().to_string().contains("not a socket"));
+        assert!(bind(&path, false).unwrap_err().to_string().contains("not a socket"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
 
@@ -173,9 +197,9 @@ pub(crate) mod tests {
     fn a_successors_socket_is_left_alone() {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
-        let (listener, file) = bind(&path).unwrap();
+        let (listener, file) = bind(&path, false).unwrap();
         drop(listener);
-        let successor = bind(&path).unwrap();
+        let successor = bind(&path, false).unwrap();
         drop(file);
         assert!(UnixStream::connect(&path).is_ok());
         drop(successor);
@@ -186,7 +210,7 @@ pub(crate) mod tests {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
         assert!(process_at(&path).is_err());
-        let _bound = bind(&path).unwrap();
+        let _bound = bind(&path, false).unwrap();
         assert_eq!(process_at(&path).unwrap(), Some(rustix::process::getpid()));
     }
 

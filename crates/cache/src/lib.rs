@@ -56,7 +56,7 @@ pub use query::{QueryRule, Selected};
 pub use range::{ContentRange, Ranges};
 pub use request::{FieldLines, Request, RequestDirectives};
 pub use response::{Response, ResponseDirectives, Stated};
-pub use status::{CacheStatus, Handled};
+pub use status::{CacheStatus, Detail, Handled};
 pub use storable::NotStored;
 pub use stored::{Saved, StoredHead, split_lines};
 pub use time::UnixMillis;

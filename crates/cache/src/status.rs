@@ -26,6 +26,24 @@ pub enum Handled {
     },
 }
 
+/// What is said beside that (RFC 9211 §2.8).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Detail {
+    /// Why the response was not stored.
+    NotStored(NotStored),
+    /// It was stored on the disk, and not in memory.
+    Disk,
+}
+
+impl Detail {
+    const fn token(self) -> &'static str {
+        match self {
+            Self::NotStored(why) => why.token(),
+            Self::Disk => "disk",
+        }
+    }
+}
+
 /// One member of `Cache-Status`.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheStatus<'a> {
@@ -37,8 +55,8 @@ pub struct CacheStatus<'a> {
     pub ttl: Option<i64>,
     /// The key as text; `None`: it is not told.
     pub key: Option<&'a str>,
-    /// Why it was not stored.
-    pub detail: Option<NotStored>,
+    /// Why it was not stored, or where it was.
+    pub detail: Option<Detail>,
 }
 
 impl CacheStatus<'_> {
@@ -130,7 +148,8 @@ mod tests {
         );
         let handled =
             Handled::Forwarded { why: Forward::UriMiss, status: None, stored: false, collapsed: true };
-        let status = CacheStatus { handled, ttl: None, detail: Some(NotStored::SetCookie), ..HIT };
+        let status =
+            CacheStatus { handled, ttl: None, detail: Some(Detail::NotStored(NotStored::SetCookie)), ..HIT };
         assert_eq!(text(status), "thalweg; fwd=uri-miss; collapsed; detail=set-cookie");
     }
 

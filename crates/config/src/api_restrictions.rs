@@ -24,6 +24,7 @@ const SETTINGS: &[&str] = &[
     "trusted_proxies",
     "include",
     "route_sources",
+    "cache.disk",
     "cache.purge",
     "access_log.path",
     "access_log.syslog",

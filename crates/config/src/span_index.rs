@@ -18,6 +18,8 @@ pub struct Places {
     pub user: Option<Span>,
     /// The path of the state.
     pub state: Option<Span>,
+    /// The path of the cache on a disk.
+    pub cache_disk: Option<Span>,
     /// `limits.max_connections`.
     pub max_connections: Option<Span>,
     /// `limits.memory`.
@@ -45,6 +47,7 @@ impl Places {
             access_log: spec.access_log.as_ref().and_then(|log| log.path.as_ref()).map(|path| path.span),
             user: spec.user.as_ref().map(|user| user.span),
             state: spec.state.path.as_ref().map(|path| path.span),
+            cache_disk: spec.cache.disk.as_ref().map(|disk| disk.value.path.span),
             max_connections: spec.limits.max_connections.as_ref().map(|limit| limit.span),
             memory: spec.limits.memory.as_ref().map(|limit| limit.span),
             endpoints: services.chain(inline).collect(),

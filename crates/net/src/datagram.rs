@@ -9,6 +9,7 @@ mod message;
 pub use batch::{Batch, Received, Sent};
 pub use message::Way;
 
+use crate::inherited::spread;
 use crate::option::set_int;
 use crate::reactor::{Owner, Reactor, ready};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,6 +54,26 @@ pub fn bind(
         sockets.push(fd);
     }
     Ok((bound, sockets))
+}
+
+/// Takes sockets over that are bound already, and gives as many as [`bind`] would, or more. Whether workers have to share
+/// one is the last that is said.
+///
+/// # Errors
+/// When descriptors have run out, or the first is no socket of IP.
+pub fn adopt(
+    fds: Vec<OwnedFd>,
+    dual_stack: bool,
+    count: usize,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>, bool)> {
+    let first = fds.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(first)?)?;
+    for fd in fds.iter().filter(|_| bound.ip().is_unspecified()) {
+        tell_destinations(fd, bound)?;
+    }
+    let (fds, is_shared) =
+        spread(fds, count, |count| bind(bound, dual_stack, (count, true)).map(|(_, fds)| fds))?;
+    Ok((bound, fds, is_shared))
 }
 
 /// Whether [`bind`] could have this address now.
@@ -124,6 +145,11 @@ impl Datagrams {
 
     fn never_join(&self) {
         self.joins.set(false);
+    }
+
+    /// Its owner is not called any more for what comes; it sends as before.
+    pub fn stop_receiving(&self) {
+        self.reactor.unwatch(self.fd.as_fd());
     }
 
     /// Sends one datagram to the peer.

@@ -8,7 +8,9 @@
 
 pub mod allocator;
 pub mod connect;
+pub mod crash;
 pub mod datagram;
+pub mod inherited;
 mod layer;
 mod layered;
 pub mod listen;

@@ -1,6 +1,7 @@
 //! Listening sockets: one per worker with SO_REUSEPORT, or one shared by all for unix sockets.
 
 use crate::connect::{ConnectOptions, set_options, set_user_timeout};
+use crate::inherited::spread;
 use crate::option::set_int;
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
@@ -60,6 +61,38 @@ pub fn tcp(
         rustix::net::listen(fd, BACKLOG)?;
     }
     Ok((bound, sockets))
+}
+
+/// Takes sockets over that listen already, and gives as many as [`tcp`] would, or more. Whether workers have to share
+/// one is the last that is said.
+///
+/// # Errors
+/// When descriptors have run out, or the first is no socket of TCP.
+pub fn adopt_tcp(
+    fds: Vec<OwnedFd>,
+    dual_stack: bool,
+    options: Options,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>, bool)> {
+    let first = fds.first().ok_or(io::ErrorKind::InvalidInput)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(first)?)?;
+    for fd in &fds {
+        set_options(fd, options.manner)?;
+        set_defer_accept(fd, options.defer);
+    }
+    let bind = |count| {
+        let options = Options { count, beside_ours: true, ..options };
+        tcp(bound, dual_stack, options).map(|(_, fds)| fds)
+    };
+    let (fds, is_shared) = spread(fds, options.count, bind)?;
+    Ok((bound, fds, is_shared))
+}
+
+/// Takes a socket over that listens at a path, for `count` workers.
+///
+/// # Errors
+/// When descriptors have run out.
+pub fn adopt_unix(fds: Vec<OwnedFd>, count: usize) -> io::Result<Vec<OwnedFd>> {
+    spread(fds, count, |_| Err(Errno::ADDRINUSE.into())).map(|(fds, _)| fds)
 }
 
 /// Whether [`tcp`] could bind this address now; nothing listens on it meanwhile.

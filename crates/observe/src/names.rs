@@ -102,6 +102,27 @@ metrics! {
     CACHE_PURGED "thalweg_cache_purged_total" Counter []
         "Stored responses that a purge, or a request that changes what they show, has taken away.";
     CACHE_MADE_STALE "thalweg_cache_made_stale_total" Counter [] "Stored responses that a soft purge has made stale.";
+    CACHE_DISK_CONDITION "thalweg_cache_disk_condition" Gauge ["condition"]
+        "1 for how the disk of the cache stands: opening, indexing (what an earlier run has stored is being found), ready, paused (it is full or has failed, and nothing is written for a while) or unusable. The metrics of the disk are there where one is configured.";
+    CACHE_DISK_BYTES "thalweg_cache_disk_bytes" Gauge [] "Bytes of the disk that the cache has in use.";
+    CACHE_DISK_LIMIT_BYTES "thalweg_cache_disk_limit_bytes" Gauge [] "Bytes of the disk that the cache may use.";
+    CACHE_DISK_OBJECTS "thalweg_cache_disk_objects" Gauge [] "Responses that are stored on the disk and can be found.";
+    CACHE_DISK_HITS "thalweg_cache_disk_hits_total" Counter [] "Responses that were read from the disk.";
+    CACHE_DISK_BUSY "thalweg_cache_disk_busy_total" Counter []
+        "Requests for which the disk was not read, since too many responses were being read.";
+    CACHE_DISK_WRITTEN "thalweg_cache_disk_written_total" Counter [] "Responses that were written to the disk.";
+    CACHE_DISK_DROPPED "thalweg_cache_disk_dropped_total" Counter []
+        "Responses that were not written to the disk: too many waited, it was full, they are too large, or they were purged before.";
+    CACHE_DISK_EVICTIONS "thalweg_cache_disk_evictions_total" Counter []
+        "Responses that went from the disk because room was needed.";
+    CACHE_DISK_REWRITTEN "thalweg_cache_disk_rewritten_total" Counter []
+        "Responses that were written again when their place on the disk was needed, since they had been used.";
+    CACHE_DISK_PURGED "thalweg_cache_disk_purged_total" Counter []
+        "Responses on the disk that a purge, or a request that changes what they show, has taken away, as far as they have been looked at.";
+    CACHE_DISK_DAMAGED "thalweg_cache_disk_damaged_total" Counter []
+        "Responses on the disk, and parts of its files, that were damaged. None of them is used.";
+    CACHE_DISK_ERRORS "thalweg_cache_disk_errors_total" Counter []
+        "Calls of the operating system for the disk of the cache that failed.";
     UPSTREAM_REQUESTS "thalweg_upstream_requests_total" Counter ["service" "endpoint"]
         "Requests sent to the endpoint, every attempt counted.";
     UPSTREAM_CONNECTS "thalweg_upstream_connects_total" Counter ["service" "endpoint" "result"]

@@ -127,6 +127,39 @@ pub struct CacheStanding {
     pub removed: u64,
     /// Objects that were made stale.
     pub made_stale: u64,
+    /// The same on a disk, where one is configured.
+    pub disk: Option<CacheDiskStanding>,
+}
+
+/// What the cache has on a disk, and did there.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CacheDiskStanding {
+    /// How it stands, in a word.
+    pub condition: &'static str,
+    /// Bytes of the disk in use.
+    pub bytes: u64,
+    /// Bytes that it may use.
+    pub limit_bytes: u64,
+    /// Responses that are stored and can be found.
+    pub objects: u64,
+    /// Responses that were read.
+    pub hits: u64,
+    /// Responses that were not, since too many were being read.
+    pub busy: u64,
+    /// Responses that were written.
+    pub written: u64,
+    /// Responses that were not written.
+    pub dropped: u64,
+    /// Objects that went because room was needed.
+    pub evictions: u64,
+    /// Objects that were written again when their place was needed, since they had been used.
+    pub kept: u64,
+    /// Objects that were taken away.
+    pub removed: u64,
+    /// Objects that were damaged.
+    pub damaged: u64,
+    /// Calls of the operating system that failed.
+    pub errors: u64,
 }
 
 impl Registry {

@@ -17,7 +17,7 @@ use crate::meters::{
 };
 use crate::names::{self, Metric};
 use crate::process::ProcessFigures;
-use crate::registry::{CacheStanding, Registry, Snapshot, SourceStanding};
+use crate::registry::{CacheDiskStanding, CacheStanding, Registry, Snapshot, SourceStanding};
 
 impl Registry {
     /// The page in the Prometheus text format 0.0.4.
@@ -154,6 +154,7 @@ impl Registry {
                 page.sample(metric, &[], figure(standing));
             }
         }
+        render_disk(page, standing.and_then(|cache| cache.disk));
     }
 
     fn render_endpoints(&self, page: &mut Exposition) {
@@ -325,6 +326,35 @@ impl Registry {
 }
 
 /// One counter of every series of a family, summed over workers.
+/// What the cache has on a disk, where one is configured.
+fn render_disk(page: &mut Exposition, disk: Option<CacheDiskStanding>) {
+    type Figure = fn(&CacheDiskStanding) -> u64;
+    page.head(&names::CACHE_DISK_CONDITION);
+    if let Some(disk) = &disk {
+        page.sample(&names::CACHE_DISK_CONDITION, &[disk.condition], 1);
+    }
+    let figures: [(_, Figure); 12] = [
+        (&names::CACHE_DISK_BYTES, |disk| disk.bytes),
+        (&names::CACHE_DISK_LIMIT_BYTES, |disk| disk.limit_bytes),
+        (&names::CACHE_DISK_OBJECTS, |disk| disk.objects),
+        (&names::CACHE_DISK_HITS, |disk| disk.hits),
+        (&names::CACHE_DISK_BUSY, |disk| disk.busy),
+        (&names::CACHE_DISK_WRITTEN, |disk| disk.written),
+        (&names::CACHE_DISK_DROPPED, |disk| disk.dropped),
+        (&names::CACHE_DISK_EVICTIONS, |disk| disk.evictions),
+        (&names::CACHE_DISK_REWRITTEN, |disk| disk.kept),
+        (&names::CACHE_DISK_PURGED, |disk| disk.removed),
+        (&names::CACHE_DISK_DAMAGED, |disk| disk.damaged),
+        (&names::CACHE_DISK_ERRORS, |disk| disk.errors),
+    ];
+    for (metric, figure) in figures {
+        page.head(metric);
+        if let Some(disk) = &disk {
+            page.sample(metric, &[], figure(disk));
+        }
+    }
+}
+
 fn counters<M, const N: usize>(
     page: &mut Exposition,
     metric: &Metric,

@@ -137,7 +137,8 @@ impl Budget {
             Memory::Cgroup(bytes) => bytes / 4 * 3,
             Memory::Machine(bytes) => bytes / 2,
         });
-        let without_pipes = DESCRIPTOR_RESERVE + workers * (REFUSALS + 8 + listeners);
+        // A listener's socket has a copy for whoever runs after this process.
+        let without_pipes = DESCRIPTOR_RESERVE + workers * (REFUSALS + 8 + 2 * listeners);
         let left = allowance.descriptors.saturating_sub(without_pipes);
         let pipes = (left / PART_FOR_PIPES / workers / 2).min(PIPES);
         let own_descriptors = without_pipes + workers * pipes * 2;

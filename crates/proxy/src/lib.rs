@@ -28,7 +28,7 @@ mod worker;
 
 pub use budget::{Allowance, Budget};
 pub use plan::Plan;
-pub use purge::{Purge, PurgeWhat, Unpurgeable};
+pub use purge::{Purge, PurgeDone, PurgeWhat, Unpurgeable};
 pub use records::{Decision, DecisionAttempt, FoundRecords, Notable, RecordQuery};
 pub use records::{TAPS, Tap, TapHeard, TapQuery, Tapped, TappedHeaders};
 pub use state::challenges::Challenges;

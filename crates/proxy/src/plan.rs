@@ -5,7 +5,7 @@
 //! of one plan and mean nothing in another.
 
 pub use crate::plan::access::{AccessPolicy, Banned};
-pub use crate::plan::cache::{CACHE_MIN, CachePlan};
+pub use crate::plan::cache::{CACHE_DISK_MIN, CACHE_MIN, CachePlan, DiskPlan};
 pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 

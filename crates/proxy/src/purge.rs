@@ -11,11 +11,14 @@ use crate::plan::{Plan, Route};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use thalweg_cache::{QueryRule, UnixMillis};
+use thalweg_disk::Disk;
 use thalweg_http::{Span, normalize_path, parse_authority, write_normal_host, write_query};
 use thalweg_store::{How, PathIs, Select, Store};
 
+/// For so long a purge waits for the disk.
+const DISK_WAIT: Duration = Duration::from_secs(10);
 /// Longest URL, prefix, host, tag and space, in bytes.
 pub const PURGE_TEXT: usize = 8 * 1024;
 
@@ -30,6 +33,15 @@ pub struct Purge {
     pub route: Option<String>,
     /// They are stale from now on, in place of gone.
     pub is_soft: bool,
+}
+
+/// What a purge has done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PurgeDone {
+    /// How many objects it was in memory. Those on a disk are gone too, and not counted.
+    pub objects: u64,
+    /// Whether the disk has it, so that it outlasts a restart; `None`: there is no disk.
+    pub is_kept: Option<bool>,
 }
 
 /// Which objects.
@@ -167,7 +179,7 @@ impl UrlFront {
         };
         let (host, port) = authority(named)?;
         let mut normal = Vec::new();
-        let path = if path.is_empty() { "/" } else { path };
+        let path = if path.is_empty() { "/".to_owned() } else { encoded(path) };
         if let Err(fault) = normalize_path(path.as_bytes(), &mut normal) {
             return Err(Unpurgeable {
                 message: format!("no request has this path: {}", fault.detail),
@@ -187,6 +199,22 @@ impl UrlFront {
     fn scheme(&self) -> &'static str {
         if self.is_https { "https" } else { "http" }
     }
+}
+
+/// Letters outside ASCII as clients send them (RFC 3987 §3.1).
+fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter.is_ascii() {
+            true => encoded.push(letter),
+            false => {
+                let mut bytes = [0; 4];
+                let bytes = letter.encode_utf8(&mut bytes).bytes();
+                encoded.extend(bytes.map(|byte| format!("%{byte:02X}")));
+            }
+        }
+    }
+    encoded
 }
 
 impl fmt::Display for UrlFront {
@@ -260,18 +288,28 @@ impl Serialize for Purge {
 }
 
 impl Purge {
-    /// Does it: every object is looked at, so that it may take a while. How many objects it was.
-    pub(crate) fn run(&self, plan: &Plan, store: &Store) -> u64 {
+    /// Does it: every object in memory is looked at, so that it may take a while. The disk is told first: what it gives
+    /// out meanwhile does not go back into memory.
+    pub(crate) fn run(&self, plan: &Plan, (store, disk): (&Store, Option<&Disk>)) -> PurgeDone {
+        self.select(plan, |select, how| {
+            let begun = disk.map(|disk| disk.begin_purge(select, how));
+            let objects = store.purge(select, how);
+            PurgeDone { objects, is_kept: begun.map(|purging| purging.wait(DISK_WAIT)) }
+        })
+    }
+
+    /// Does this with what is meant, and how.
+    fn select<T>(&self, plan: &Plan, run: impl FnOnce(&Select<'_>, How) -> T) -> T {
         let spaces = self.spaces(plan);
         let spaces: Vec<&[u8]> = spaces.iter().map(|space| space.as_bytes()).collect();
         let how = if self.is_soft { How::MakeStale(now()) } else { How::Remove };
         let select = Select { spaces: &spaces, ..Select::default() };
         let of_url = |of: &'_ UrlFront| (of.scheme(), of.host.clone(), of.port);
         let (front, path): (_, &str) = match &self.what {
-            PurgeWhat::All => return store.purge(&select, how),
-            PurgeWhat::Tag(tag) => return store.purge(&Select { tag: Some(tag.as_bytes()), ..select }, how),
+            PurgeWhat::All => return run(&select, how),
+            PurgeWhat::Tag(tag) => return run(&Select { tag: Some(tag.as_bytes()), ..select }, how),
             PurgeWhat::Host(host, port) => {
-                return store.purge(&Select { host: Some(host.as_bytes()), port: *port, ..select }, how);
+                return run(&Select { host: Some(host.as_bytes()), port: *port, ..select }, how);
             }
             PurgeWhat::Url { of, .. } | PurgeWhat::Prefix(of) => (of_url(of), &of.path),
         };
@@ -284,7 +322,7 @@ impl Purge {
         };
         let (scheme, host, port) = front;
         let (scheme, host) = (Some(scheme.as_bytes()), Some(host.as_bytes()));
-        store.purge(&Select { scheme, host, port: Some(port), path: Some(path), ..select }, how)
+        run(&Select { scheme, host, port: Some(port), path: Some(path), ..select }, how)
     }
 
     /// The spaces that are meant; none: all.

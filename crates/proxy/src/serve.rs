@@ -12,7 +12,7 @@
 use crate::exchange::acme_http01::challenge;
 use crate::exchange::blocked::refuse_blocked;
 use crate::exchange::buffer_body::buffer_body;
-use crate::exchange::cache::{Looked, Ruled, cache_rule, look, wait};
+use crate::exchange::cache::{Looked, Ruled, cache_rule, load, look, wait};
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_request::{Filtered, From, filter_request, resume, run_job, send_to_chosen};
 use crate::exchange::find_route::find_route;
@@ -134,11 +134,16 @@ async fn ask_cache(
     x: &mut Exchange,
     ruled: &Ruled,
 ) -> Result<Option<Box<Reply>>, Fault> {
-    match look(worker, client, x, ruled) {
-        Looked::Forward => Ok(None),
-        Looked::Answered(reply) => Ok(Some(reply)),
-        // In a box: what answers at once is not to pay for what waits.
-        Looked::Waits(waiting) => Box::pin(wait(worker, client, x, waiting)).await,
+    let mut looked = look(worker, client, x, ruled);
+    loop {
+        // In boxes: what answers at once is not to pay for what waits.
+        match looked {
+            Looked::Forward => return Ok(None),
+            Looked::Answered(reply) => return Ok(Some(reply)),
+            Looked::Waits(waiting) => return Box::pin(wait(worker, client, x, waiting)).await,
+            // The disk is asked once.
+            Looked::Loads(loading) => looked = Box::pin(load(worker, client, x, loading)).await?,
+        }
     }
 }
 

@@ -69,6 +69,11 @@ impl PathPattern {
         if text.len() > PATTERN_LENGTH {
             return Err(format!("a path pattern has at most {PATTERN_LENGTH} bytes"));
         }
+        if text.contains(" /") {
+            return Err(format!(
+                "`{text}`: a segment ends with a space; write a comma between two paths, or `%20` for a space"
+            ));
+        }
         let pattern = Pattern::parse(text, body)?;
         if pattern.literals() < pattern.segments.len()
             || pattern.rest.as_ref().is_some_and(|name| !name.is_empty())

@@ -32,7 +32,7 @@ impl Body {
     }
 
     /// Of chunks, all of which but the last have [`CHUNK`] bytes.
-    pub(crate) fn of(mut chunks: Vec<Chunk>) -> Self {
+    pub fn of(mut chunks: Vec<Chunk>) -> Self {
         debug_assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.len() == CHUNK));
         let len = chunks.iter().map(|chunk| chunk.len() as u64).sum();
         let chunks = match chunks.len() {
@@ -90,6 +90,12 @@ pub struct Piece {
 }
 
 impl Piece {
+    /// The bytes of a chunk from this one on.
+    pub fn of(chunk: Chunk, from: usize) -> Self {
+        let from = from.min(chunk.len());
+        Self { chunk, from }
+    }
+
     /// The chunk, and which of its bytes these are.
     pub fn into_parts(self) -> (Chunk, Range<usize>) {
         let range = self.from..self.chunk.len();

@@ -44,6 +44,6 @@ pub use counters::Counts;
 pub use lead::{Lead, Unfinished};
 pub use limits::Limits;
 pub use object::Object;
-pub use purge::{How, PathIs, Select};
+pub use purge::{How, PathIs, Select, make_stale};
 pub use reader::{Alone, Broken, Given, Reader, Seen};
 pub use store::{Choice, Rejected, Store, Stored};

@@ -110,6 +110,11 @@ impl Object {
         self.name.key()
     }
 
+    /// The part of its key that is the URL ([`Key::url`]).
+    pub fn url(&self) -> &[u8] {
+        self.name.url()
+    }
+
     /// Which variant of its key it is.
     pub fn variant(&self) -> &[u8] {
         self.name.variant()

@@ -8,8 +8,9 @@ use crate::fill::Fill;
 use crate::object::Object;
 use crate::shard::Shard;
 use crate::store::{Inner, Store};
-use crate::tags::{Tags, digest};
+use crate::tags::{Tags, digest, has_tag};
 use std::sync::Arc;
+use thalweg_cache::request::FieldLines;
 use thalweg_cache::{KeyUrl, StoredHead, UnixMillis};
 
 /// Objects that are looked at under one lock.
@@ -53,6 +54,11 @@ pub enum How {
 }
 
 impl Select<'_> {
+    /// Whether it fits the response with this key and these fields: for a store that has no digests of tags.
+    pub fn fits<'f>(&self, key: &[u8], fields: impl FieldLines<'f>) -> bool {
+        self.fits_key(key) && self.tag.is_none_or(|tag| has_tag(fields, tag))
+    }
+
     fn fits_key(&self, key: &[u8]) -> bool {
         let Some(url) = KeyUrl::read(key) else { return false };
         let is = |wanted: Option<&[u8]>, found: &[u8]| wanted.is_none_or(|wanted| wanted == found);
@@ -167,9 +173,14 @@ impl Inner {
 /// A head that is stale from now on, if it was not before.
 fn stale(head: &StoredHead, now: UnixMillis) -> StoredHead {
     let mut head = head.clone();
-    let age = head.freshness.age_seconds(now);
-    head.freshness.lifetime.seconds = head.freshness.lifetime.seconds.min(age);
+    make_stale(&mut head, now);
     head
+}
+
+/// Makes a head stale from a moment on, if it was not before.
+pub fn make_stale(head: &mut StoredHead, from: UnixMillis) {
+    let age = head.freshness.age_seconds(from);
+    head.freshness.lifetime.seconds = head.freshness.lifetime.seconds.min(age);
 }
 
 #[cfg(test)]

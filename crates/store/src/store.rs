@@ -90,6 +90,8 @@ impl<'s> Choice<'s> {
 pub enum Rejected {
     /// Its body is larger than an object may be.
     TooLarge,
+    /// It may not be there any more.
+    Outdated,
 }
 
 impl Stored {
@@ -179,6 +181,21 @@ impl Store {
         head: StoredHead,
         body: Body,
     ) -> Result<Arc<Object>, Rejected> {
+        self.put_if((key, variant), head, body, || true)
+    }
+
+    /// The same for one that comes from somewhere else, and may be concerned by a purge meanwhile: `may` is asked under
+    /// the lock that a purge of the key takes here. A purge that is known to `may` before it comes here misses nothing.
+    ///
+    /// # Errors
+    /// It is too large, or may not be stored.
+    pub fn put_if(
+        &self,
+        (key, variant): (&Key, &[u8]),
+        head: StoredHead,
+        body: Body,
+        may: impl FnOnce() -> bool,
+    ) -> Result<Arc<Object>, Rejected> {
         if body.len() > self.inner.limits.largest() {
             add(&self.inner.counters.rejected, 1);
             return Err(Rejected::TooLarge);
@@ -186,8 +203,8 @@ impl Store {
         let object = Object::new(Name::of(key, variant), Arc::new(head), body, &self.inner.hasher);
         let object = Arc::new(object);
         let hash = hash(key.bytes(), &self.inner.hasher);
-        self.inner.insert(hash, object.clone(), |_| true);
-        Ok(object)
+        let is_stored = self.inner.insert(hash, object.clone(), |_| may());
+        if is_stored { Ok(object) } else { Err(Rejected::Outdated) }
     }
 
     /// The response with a new head, as a 304 gives it: the same body. It takes the place of the old one, if that is

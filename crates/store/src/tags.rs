@@ -5,6 +5,7 @@
 use foldhash::quality::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use thalweg_cache::StoredHead;
+use thalweg_cache::request::FieldLines;
 use thalweg_http::octet;
 
 /// Tags of one object; one with more is taken away by a purge of any tag.
@@ -25,14 +26,8 @@ impl Tags {
     /// Those of a response.
     pub(crate) fn of(head: &StoredHead, hasher: &RandomState) -> Self {
         let mut found = Vec::new();
-        for (name, value) in head.fields() {
-            let is_list = name.eq_ignore_ascii_case(b"cache-tag");
-            if !is_list && !name.eq_ignore_ascii_case(b"surrogate-key") {
-                continue;
-            }
-            let is_end = |byte: &u8| if is_list { *byte == b',' } else { octet::is_ows(*byte) };
-            let words = value.split(is_end).map(octet::trim_ows).filter(|word| !word.is_empty());
-            found.extend(words.take(MOST_TAGS + 1).map(|word| digest(word, hasher)));
+        for word in words(head.fields()) {
+            found.push(digest(word, hasher));
             if found.len() > MOST_TAGS {
                 return Self::TooMany;
             }
@@ -57,6 +52,25 @@ impl Tags {
     }
 }
 
+/// The tags of a response, as they are written.
+fn words<'f>(fields: impl FieldLines<'f>) -> impl Iterator<Item = &'f [u8]> {
+    let is_list = |name: &[u8]| name.eq_ignore_ascii_case(b"cache-tag");
+    let lines = fields.filter(move |(name, _)| is_list(name) || name.eq_ignore_ascii_case(b"surrogate-key"));
+    let of_line = move |(name, value): (&'f [u8], &'f [u8])| {
+        let is_list = is_list(name);
+        value.split(move |byte| if is_list { *byte == b',' } else { octet::is_ows(*byte) })
+    };
+    lines.flat_map(of_line).map(octet::trim_ows).filter(|word| !word.is_empty())
+}
+
+/// Whether a response with these fields has a tag; one with too many has all.
+pub fn has_tag<'f>(fields: impl FieldLines<'f>, tag: &[u8]) -> bool {
+    let front = |tag: &'f [u8]| &tag[..tag.len().min(MOST_TAG)];
+    let tag = &tag[..tag.len().min(MOST_TAG)];
+    let mut all = words(fields);
+    all.by_ref().take(MOST_TAGS).any(|word| front(word).eq_ignore_ascii_case(tag)) || all.next().is_some()
+}
+
 /// The digest of a tag.
 pub(crate) fn digest(tag: &[u8], hasher: &RandomState) -> u64 {
     let tag = &tag[..tag.len().min(MOST_TAG)];
@@ -76,6 +90,9 @@ mod tests {
         let tags = Tags::of(&head("Cache-Tag: a b, C\nSurrogate-Key: d,e  f\ncache-tag: g"), &hasher);
         let has = |tag: &str| tags.has(digest(tag.as_bytes(), &hasher));
         assert!(["a b", "c", "C", "d,e", "f", "g"].into_iter().all(has));
+        let tagged = head("Cache-Tag: a b, C\nSurrogate-Key: d,e  f");
+        let told = |tag: &str| has_tag(tagged.fields(), tag.as_bytes());
+        assert!(["A b", "c", "d,e", "f"].into_iter().all(told) && !["a", "e", ""].into_iter().any(told));
         assert!(!["a", "b", "d", "e", ""].into_iter().any(has));
         assert_eq!(Tags::of(&head("Cache-Tag: ,"), &hasher), Tags::None);
     }

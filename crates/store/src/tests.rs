@@ -44,6 +44,17 @@ fn what_is_stored_is_found_by_its_key_alone() {
 }
 
 #[test]
+fn what_may_not_be_stored_takes_no_room() {
+    let store = store();
+    let before = store.counts();
+    let refused = store.put_if((&key("/a"), b""), head(""), Body::copy_of(b"body"), || false);
+    assert_eq!(refused.err(), Some(Rejected::Outdated));
+    assert!(matches!(store.find(&key("/a")), Stored::Nothing));
+    let after = store.counts();
+    assert_eq!((after.objects, after.bytes, after.rejected), (0, before.bytes, 1));
+}
+
+#[test]
 fn a_request_gets_the_variant_that_fits_it() {
     let store = store();
     let vary = "vary: accept-encoding";

@@ -55,13 +55,20 @@ mod tap;
 mod tokens;
 mod traces;
 mod traffic;
+mod upgrade;
 mod weights;
 
+pub(crate) use access::AccessSpec;
+pub(crate) use api_keys::KeptKeysSpec;
+pub(crate) use overlay::OverlaySpec;
 pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};
+pub(crate) use upgrade::command;
 
 use crate::cli::show;
+use crate::handover::Message;
 use crate::operator_log::{info, notice, warn};
+use crate::service_manager;
 use access_log::AccessLogMonitor;
 use admin::Shared;
 use certificates::Certificates;
@@ -71,11 +78,12 @@ use files::Files;
 use purge_channel::PurgeChannelTask;
 use revocations::Revocations;
 use route_sources::RouteSources;
+use rustix::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use thalweg_acme::News;
-use thalweg_admin::{Author, ConfigOrigin, Webhooks};
+use thalweg_admin::{Author, ConfigOrigin, Control as _, Handle, Webhooks};
 use thalweg_core::Notice;
 use thalweg_discovery::{Followed, Followers, Registered, Registrations, Update};
 use thalweg_net::allocator::tidy_up;
@@ -89,6 +97,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 use traces::Traces;
+use upgrade::{Step, Upgrades};
 
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -148,6 +157,7 @@ pub(crate) struct Control {
     is_untidy: bool,
     /// The listeners that the operator has been told of.
     bound: Vec<Bound>,
+    upgrades: Upgrades,
     signals: Signals,
 }
 
@@ -183,9 +193,12 @@ impl Signals {
 
 impl Control {
     /// Runs until the proxy is to end, drains, and says how it ended.
-    pub(crate) async fn run(mut self) -> ExitCode {
+    pub(crate) async fn run(mut self, admin: &mut Handle) -> ExitCode {
         let shared = self.shared.clone();
         self.look_after_plan(true);
+        self.hold_sockets(&[]);
+        let state = shared.state_directory();
+        self.upgrades.tell(&Message::Serving { state });
         for update in std::mem::take(&mut self.early) {
             self.take_over(update);
         }
@@ -207,7 +220,20 @@ impl Control {
                 () = shared.stop_asked() => break,
                 _ = self.signals.reload.recv() => self.reload(ConfigOrigin::Signal),
                 _ = self.signals.reopen.recv() => self.reopen(),
-                _ = self.signals.upgrade.recv() => warn("SIGUSR2: upgrade is not available in this version"),
+                _ = self.signals.upgrade.recv() => drop(shared.upgrade(None)),
+                step = self.upgrades.next() => match step {
+                    Step::Begin(wanted) => self.upgrades.begin((&shared, admin), wanted),
+                    Step::Give(channel) => self.upgrades.give((&shared, admin), channel),
+                    Step::News(news) => {
+                        if self.upgrades.hear(&shared, news) {
+                            return self.leave(readings, admin).await;
+                        }
+                    }
+                    Step::Orphaned => {
+                        warn("the supervisor has gone: the proxy ends");
+                        break;
+                    }
+                },
                 Some(line) = self.notices.recv() => notice(&line),
                 Some(banned) = self.bans.recv() => shared.ban(&mut self.bans, banned),
                 update = self.sources.next() => looks = self.take_over(update),
@@ -257,12 +283,45 @@ impl Control {
         Tickets::rotate_of_process(std::time::Instant::now());
         self.tell_ends();
         self.log_monitor.look(&self.shared.registry).for_each(|line| notice(&line));
+        if self.shared.alive().is_ok() {
+            service_manager::alive();
+        }
         if std::mem::take(&mut self.is_untidy) {
             tidy_up();
         }
     }
 
+    /// Another process accepts: what is under way ends here, and nothing else is done.
+    async fn leave(mut self, readings: JoinHandle<()>, admin: &mut Handle) -> ExitCode {
+        readings.abort();
+        self.shared.worker_pool().leave();
+        self.shared.begin_drain();
+        admin.retire();
+        // The other process has the same instances.
+        drop(std::mem::take(&mut self.registrations));
+        let deadline = Instant::now() + self.shared.worker_pool().plan().shutdown.grace;
+        while !self.shared.worker_pool().is_drained() && Instant::now() < deadline {
+            tokio::select! {
+                () = tokio::time::sleep(DRAIN_LOOK) => {}
+                () = Signals::stop(&mut self.signals.stop) => break,
+                Some(line) = self.notices.recv() => notice(&line),
+            }
+        }
+        let left = self.shared.worker_pool().active();
+        if left > 0 {
+            warn(format_args!("{left} exchanges and tunnels end with the process that was replaced"));
+        }
+        self.shared.worker_pool().stop();
+        self.webhooks.finish(WEBHOOK_TIME).await;
+        self.traces.finish(TRACE_TIME).await;
+        self.log.as_ref().map(|log| log.shutdown(LOG_TIME));
+        info("the process that was replaced has ended");
+        ExitCode::SUCCESS
+    }
+
     async fn drain(mut self, readings: JoinHandle<()>) -> ExitCode {
+        service_manager::stopping();
+        self.upgrades.tell(&Message::Leaving);
         // Others send nothing more here as soon as they know; a registry that is slow to answer delays no drain.
         let mut registrations = std::mem::take(&mut self.registrations);
         let leaving = tokio::spawn(async move { registrations.leave().await });
@@ -340,6 +399,10 @@ impl Control {
 
     /// HUP, or a file that is watched: what the file says takes over; a mistake changes nothing.
     fn reload(&mut self, why: ConfigOrigin) {
+        if let Err(why) = self.shared.is_open_to_changes() {
+            return warn(format_args!("reload refused: {why}"));
+        }
+        service_manager::reloading();
         match self.shared.read_again((why, Author::default()), None) {
             Ok(_) => {}
             Err(Refused::Mistakes(report)) => {
@@ -351,6 +414,7 @@ impl Control {
                 warn("the old configuration keeps running");
             }
         }
+        service_manager::ready("serving");
     }
 
     /// Follows a plan that has changed: its names are resolved, its members checked, its webhooks told.
@@ -434,6 +498,22 @@ impl Control {
         }
         for new in self.bound.iter().filter(|bound| !before.contains(bound)) {
             info(format_args!("listening on {} ({})", new.address, new.name));
+        }
+        if self.bound != before {
+            self.hold_sockets(&before);
+        }
+    }
+
+    /// Has the listening sockets kept for the process that comes after a crash.
+    fn hold_sockets(&self, before: &[Bound]) {
+        self.upgrades.hold(&self.shared);
+        if !service_manager::is_there() {
+            return;
+        }
+        let Ok(sockets) = self.shared.worker_pool().copies() else { return };
+        before.iter().for_each(|bound| service_manager::let_go(&bound.name));
+        for socket in &sockets {
+            service_manager::keep(&socket.name, &[socket.fd.as_fd()]);
         }
     }
 

@@ -5,7 +5,10 @@ mod check;
 mod cli;
 mod control;
 mod demo;
+mod handover;
 mod operator_log;
+mod service_manager;
+mod supervisor;
 
 use clap::Parser;
 use std::process::ExitCode;

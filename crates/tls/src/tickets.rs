@@ -18,6 +18,7 @@ use aws_lc_rs::digest::{Context, SHA256};
 use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
+use serde::{Deserialize, Serialize};
 use thalweg_core::limits::TLS_TICKET_KEYS;
 
 use crate::failure::{Failure, Refused};
@@ -37,7 +38,7 @@ pub struct Tickets {
     period: Duration,
     /// The keys come from outside: they are not rotated.
     is_given: bool,
-    keys: RwLock<Arc<[Arc<Key>]>>,
+    keys: RwLock<Keys>,
 }
 
 /// One for each period, while a configuration holds it: the next one that says the same has the same tickets.
@@ -46,8 +47,34 @@ static OF_PROCESS: Mutex<Vec<Weak<Tickets>>> = Mutex::new(Vec::new());
 struct Key {
     name: [u8; NAME],
     key: RandomizedNonceKey,
+    /// For the process that comes after this one.
+    secret: [u8; 32],
     since: Instant,
 }
+
+/// Keys of one process for the one that comes after it, so that tickets stay good: for each period, the newest first.
+/// `Debug` does not show them.
+#[derive(Default, Deserialize, Serialize)]
+pub struct PassedKeys(Vec<(Duration, Vec<PassedKeySpec>)>);
+
+#[derive(Deserialize, Serialize)]
+struct PassedKeySpec {
+    name: [u8; NAME],
+    secret: [u8; 32],
+    age: Duration,
+}
+
+impl fmt::Debug for PassedKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PassedKeys({})", self.0.len())
+    }
+}
+
+/// What an earlier process has passed on, until a configuration asks for tickets of that period.
+static PASSED: Mutex<Vec<(Duration, Keys)>> = Mutex::new(Vec::new());
+
+/// Keys, the newest first.
+type Keys = Arc<[Arc<Key>]>;
 
 impl Tickets {
     /// With one key, which seals for 12 hours.
@@ -91,9 +118,39 @@ impl Tickets {
         if let Some(known) = known.find(|known| known.period == period) {
             return Some(known);
         }
-        let tickets = Arc::new(Self::with_period(period).ok()?);
+        let mut tickets = Self::with_period(period).ok()?;
+        let passed = PASSED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, keys)) = passed.into_iter().find(|(passed, _)| *passed == period) {
+            tickets.keys = RwLock::new(keys);
+        }
+        let tickets = Arc::new(tickets);
         all.push(Arc::downgrade(&tickets));
         Some(tickets)
+    }
+
+    /// The keys of the process, for the one that comes after it.
+    pub fn pass_on() -> PassedKeys {
+        let all = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let key =
+            |key: &Arc<Key>| PassedKeySpec { name: key.name, secret: key.secret, age: key.since.elapsed() };
+        let tickets = all.iter().filter_map(Weak::upgrade);
+        PassedKeys(
+            tickets.map(|tickets| (tickets.period, tickets.keys().iter().map(key).collect())).collect(),
+        )
+    }
+
+    /// Keys of the process before this one, for configurations that are made from now on.
+    pub fn take_over(passed: PassedKeys) {
+        let now = Instant::now();
+        let key = |passed: PassedKeySpec| {
+            let since = now.checked_sub(passed.age).unwrap_or(now);
+            Key::of(passed.name, passed.secret, since).ok().map(Arc::new)
+        };
+        let mut kept = PASSED.lock().unwrap_or_else(PoisonError::into_inner);
+        for (period, keys) in passed.0 {
+            let keys: Option<Vec<_>> = keys.into_iter().take(KEYS).map(key).collect();
+            kept.extend(keys.filter(|keys| !keys.is_empty()).map(|keys| (period, keys.into())));
+        }
     }
 
     /// [`Self::rotate`] for all of those of the process.
@@ -158,14 +215,18 @@ impl Key {
         context.update(secret);
         let mut name = [0; NAME];
         name.copy_from_slice(&context.finish().as_ref()[..NAME]);
-        Ok(Self { name, key: RandomizedNonceKey::new(&AES_256_GCM, secret)?, since })
+        Self::of(name, *secret, since)
+    }
+
+    fn of(name: [u8; NAME], secret: [u8; 32], since: Instant) -> Result<Self, Unspecified> {
+        Ok(Self { name, key: RandomizedNonceKey::new(&AES_256_GCM, &secret)?, secret, since })
     }
 
     fn random(since: Instant) -> Result<Self, Unspecified> {
         let (mut name, mut secret) = ([0; NAME], [0; 32]);
         rand::fill(&mut name)?;
         rand::fill(&mut secret)?;
-        Ok(Self { name, key: RandomizedNonceKey::new(&AES_256_GCM, &secret)?, since })
+        Self::of(name, secret, since)
     }
 
     /// Random nonces of 96 bits are good for 2^32 tickets (NIST SP 800-38D §8.3): 99,000 in every second of 12 hours.

@@ -18,6 +18,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("sealed", &[]),
     ("cache", &["core", "http"]),
     ("store", &["core", "http", "cache"]),
+    ("disk", &["core", "http", "cache", "store"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
     ("filter", &["core", "http", "route", "access", "cache"]),
@@ -27,7 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
         "proxy",
         &[
             "core", "net", "tls", "http", "route", "sealed", "access", "filter", "balance", "upstream",
-            "observe", "cache", "store",
+            "observe", "cache", "store", "disk",
         ],
     ),
     (
@@ -51,6 +52,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("discovery", &["core", "http", "tls", "client", "filter", "upstream"]),
     ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
+    ("import", &[]),
     (
         "thalweg",
         &[
@@ -69,6 +71,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "discovery",
             "health",
             "admin",
+            "import",
         ],
     ),
 ];
@@ -77,10 +80,10 @@ const EDGES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const LAYERS: &[&[&str]] = &[
     &["core"],
-    &["net", "http", "route", "sealed", "balance"],
+    &["net", "http", "route", "sealed", "balance", "import"],
     &["tls", "observe", "cache"],
     &["upstream", "stream", "client", "store"],
-    &["acme", "access"],
+    &["acme", "access", "disk"],
     &["filter"],
     &["proxy"],
     &["discovery", "health"],

@@ -20,11 +20,25 @@ pub struct Purged {
     pub what: String,
     /// Whether objects are stale now, in place of gone.
     pub soft: bool,
-    /// How many objects it was, of this process.
+    /// How many objects it was, of this process and in memory.
     pub objects: u64,
+    /// What has become of it on the disk; absent: `cache.disk` is not configured. What is stored there is gone, or
+    /// stale, too, and not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskPurge>,
     /// How other replicas are told; absent: `cache.purge` is not configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicasTold>,
+}
+
+/// What has become of a purge on the disk.
+#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DiskPurge {
+    /// It is written down and outlasts a restart.
+    Kept,
+    /// It is in force and not written down: the disk is slow, or the directory cannot be used.
+    Pending,
 }
 
 /// Whether other replicas are told of a purge.
@@ -68,9 +82,45 @@ pub struct CacheStatus {
     pub totals: CacheTotals,
     /// What it did with requests, by route; of routes whose requests it has had to do with.
     pub routes: Vec<RouteCache>,
+    /// What is stored on a disk; absent: `cache.disk` is not configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<CacheDiskStatus>,
     /// The channel on which replicas tell each other of purges; absent: none is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<PurgeChannelStatus>,
+}
+
+/// What the cache has on a disk, and did there since the process started.
+#[derive(Clone, Debug, JsonSchema, Serialize)]
+pub struct CacheDiskStatus {
+    /// `opening`, `indexing` while what an earlier run has stored is being found, `ready`, `paused` while nothing is
+    /// written, since the disk is full or has failed, or `unusable`.
+    pub condition: String,
+    /// Bytes of the disk in use.
+    pub bytes: u64,
+    /// Bytes that it may use (`cache.disk.size`).
+    pub limit_bytes: u64,
+    /// Responses that are stored and can be found.
+    pub objects: u64,
+    /// Responses that were read.
+    pub hits: u64,
+    /// Requests for which it was not read, since too many responses were being read.
+    pub busy: u64,
+    /// Responses that were written.
+    pub written: u64,
+    /// Responses that were not written: too many waited, it was full, they are too large, or they were purged before.
+    pub dropped: u64,
+    /// Responses that went because room was needed.
+    pub evictions: u64,
+    /// Responses that were written again when their place was needed, since they had been used.
+    pub rewritten: u64,
+    /// Responses that a purge, or a request that changes what they show, has taken away, as far as they have been
+    /// looked at.
+    pub purged: u64,
+    /// Responses, and parts of files, that were damaged. None of them is used.
+    pub damaged: u64,
+    /// Calls of the operating system that failed.
+    pub errors: u64,
 }
 
 /// What the cache did since the process started.

@@ -7,8 +7,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use thalweg_observe::exposition::Form;
 
-use crate::control::{Certificates, Limits, State, Status};
-use crate::operation::{Access, ApiRequest, Content, Handler, Operation, PLAIN, Reply, answer, json_of};
+use crate::audit::Change;
+use crate::auth::{Caller, Peer};
+use crate::body::{self, present};
+use crate::control::{Certificates, Limits, State, Status, Upgraded};
+use crate::operation::{
+    Access, ApiRequest, Content, Handler, Operation, PLAIN, Pending, Reply, answer, json_of,
+};
 use crate::problem::Problem;
 
 const TEXT: Content =
@@ -43,6 +48,18 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         access: Access::Write,
         answers: &[answer(202, "The drain has begun.", json_of::<Stopping>())],
         handler: Handler::Now(stop),
+        ..PLAIN
+    },
+    Operation {
+        id: "upgrade",
+        method: Method::POST,
+        path: "/api/v1/upgrade",
+        summary: "Starts another process, of the file that this one was started from or of `binary`, which takes over all listening sockets; this one then drains and ends. Where the other one cannot start, this one goes on.",
+        access: Access::Write,
+        body: Some(json_of::<UpgradeSpec>()),
+        answers: &[answer(200, "It has taken over.", json_of::<Upgraded>())],
+        refusals: &[403, 409],
+        handler: Handler::Later(upgrade),
         ..PLAIN
     },
     Operation {
@@ -124,6 +141,38 @@ pub(crate) struct Stopping {
 pub(crate) fn stop(asked: &ApiRequest) -> Result<Response, Problem> {
     asked.app.control.stop();
     Reply::json(StatusCode::ACCEPTED, &Stopping { state: State::Draining }).done()
+}
+
+/// The body of `POST /api/v1/upgrade`.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[schemars(rename = "Upgrade")]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UpgradeSpec {
+    /// The absolute path of another binary. Only who asks over the unix socket may name one.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "String", extend("pattern" = "^/[^\\u0000]*$"))]
+    binary: Option<String>,
+}
+
+fn upgrade(asked: ApiRequest) -> Pending {
+    Box::pin(async move {
+        let UpgradeSpec { binary } = body::json(&asked.body)?;
+        let is_local = asked
+            .parts
+            .extensions
+            .get::<Caller>()
+            .is_some_and(|caller| matches!(caller.peer, Peer::Unix { .. }));
+        if binary.is_some() && !is_local {
+            let detail = "only who asks over the unix socket may name a binary";
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        if binary.as_deref().is_some_and(|binary| !binary.starts_with('/') || binary.contains('\0')) {
+            return Err(Problem::invalid("binary", "`binary` is not an absolute path"));
+        }
+        let done = asked.app.control.upgrade(binary.map(Into::into)).await;
+        let done = done.map_err(|refusal| asked.refused(refusal))?;
+        Reply::json(StatusCode::OK, &done).changed(Change::new(None::<&()>, Some(&done))).done()
+    })
 }
 
 pub(crate) fn livez(asked: &ApiRequest) -> Result<Response, Problem> {

@@ -2,7 +2,7 @@
 
 use super::secret::SecretSpec;
 use super::spanned::Spanned;
-use super::values::AutoSizeSpec;
+use super::values::{AutoSizeSpec, SizeSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -11,16 +11,31 @@ use serde::Deserialize;
 #[serde(
     deny_unknown_fields,
     default,
-    expecting = "a map with `memory` and `purge`; routes cache with the filter `cache`"
+    expecting = "a map with `memory`, `disk` and `purge`; routes cache with the filter `cache`"
 )]
 pub struct CacheMemorySpec {
     /// Bytes for stored responses, what finds them and what is being stored; `auto`: an eighth of `limits.memory`.
     /// Nothing is used while no route has the filter `cache`.
     #[schemars(extend("x-range" = ["8MiB", "1024TiB"], "x-default" = "auto"))]
     pub memory: Option<Spanned<AutoSizeSpec>>,
+    /// A store on a disk below the one in memory: it has what memory has no room for, and outlasts a restart.
+    #[schemars(extend("x-default-words" = "memory alone"))]
+    pub disk: Option<Spanned<CacheDiskSpec>>,
     /// How replicas tell each other of purges.
     #[schemars(extend("x-default-words" = "they do not"))]
     pub purge: Option<Spanned<PurgeChannelSpec>>,
+}
+
+/// `cache.disk:`
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq)]
+#[serde(deny_unknown_fields, expecting = "a map with `path` and `size`")]
+pub struct CacheDiskSpec {
+    /// The directory, absolute, which nothing else uses. It is made where it is missing.
+    #[schemars(extend("examples" = ["/var/cache/thalweg"]))]
+    pub path: Spanned<String>,
+    /// Bytes of the disk that it takes at most.
+    #[schemars(extend("x-range" = ["16MiB", "1024TiB"], "examples" = ["10GiB"]))]
+    pub size: Spanned<SizeSpec>,
 }
 
 /// `cache.purge:`

@@ -37,7 +37,7 @@ pub use access_log::{
 };
 pub use acme::{AcmeSpec, ChallengeSpec, DnsHookSpec, DnsWebhookSpec, EabSpec, KeyTypeSpec, OnDemandSpec};
 pub use ban::BanSpec;
-pub use cache::{AfterLossSpec, CacheMemorySpec, PurgeChannelSpec, PurgeRedisSpec};
+pub use cache::{AfterLossSpec, CacheDiskSpec, CacheMemorySpec, PurgeChannelSpec, PurgeRedisSpec};
 pub use canary::{CanarySpec, GatesSpec, OnFailureSpec};
 pub use client_auth::{ClientAuthModeSpec, ClientAuthSpec, CrlUnknownSpec, ForwardSpec};
 pub use file::{

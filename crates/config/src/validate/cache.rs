@@ -4,20 +4,25 @@ use super::chains::FilterPlace;
 use super::secret::Secrets;
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::settings::{AfterLoss, PurgeChannel, Secret};
-use crate::spec::{AfterLossSpec, AutoSizeSpec, FileSpec, PurgeChannelSpec, Spanned};
+use crate::spec::{AfterLossSpec, AutoSizeSpec, CacheDiskSpec, FileSpec, PurgeChannelSpec, Spanned};
+use std::path::{Component, Path};
 use thalweg_client::Destination;
 use thalweg_client::redis::destination;
 use thalweg_core::units::size_text;
 use thalweg_filter::{Chain, Step};
-use thalweg_proxy::plan::{CACHE_MIN, CachePlan};
+use thalweg_proxy::plan::{CACHE_DISK_MIN, CACHE_MIN, CachePlan, DiskPlan};
 
-/// Largest memory of the cache.
+/// Largest memory of the cache, and largest store on a disk.
 const MOST: u64 = 1 << 50;
 
 /// Checks what the cache may use.
 pub(crate) fn cache(spec: &FileSpec, problems: &mut Problems) -> CachePlan {
-    let Some(size) = &spec.cache.memory else { return CachePlan::default() };
-    let AutoSizeSpec::Bytes(bytes) = size.value else { return CachePlan::default() };
+    CachePlan { memory: memory(spec, problems), disk: disk(spec, problems) }
+}
+
+fn memory(spec: &FileSpec, problems: &mut Problems) -> Option<u64> {
+    let size = spec.cache.memory.as_ref()?;
+    let AutoSizeSpec::Bytes(bytes) = size.value else { return None };
     if !(CACHE_MIN..=MOST).contains(&bytes) {
         let message = "the size must be from 8MiB to 1024TiB";
         problems.push(SpecError::new(Class::Invalid, size.span, message));
@@ -31,7 +36,36 @@ pub(crate) fn cache(spec: &FileSpec, problems: &mut Problems) -> CachePlan {
             .help(format!("write up to {}, or raise `limits.memory`", size_text(of / 2)));
         problems.push(error);
     }
-    CachePlan { memory: Some(bytes) }
+    Some(bytes)
+}
+
+fn disk(spec: &FileSpec, problems: &mut Problems) -> Option<DiskPlan> {
+    let CacheDiskSpec { path: written, size } = &spec.cache.disk.as_ref()?.value;
+    let bytes = size.value.0;
+    if !(CACHE_DISK_MIN..=MOST).contains(&bytes) {
+        let message = "the size must be from 16MiB to 1024TiB";
+        problems.push(SpecError::new(Class::Invalid, size.span, message));
+    }
+    let path = Path::new(&written.value);
+    let is_plain = !path.components().any(|part| part == Component::ParentDir);
+    if !path.is_absolute() || !is_plain || path.parent().is_none() {
+        let error = SpecError::new(
+            Class::Invalid,
+            written.span,
+            "the path must be absolute, below `/`, without `..`",
+        );
+        problems.push(error.help("write for example `/var/cache/thalweg`"));
+        return None;
+    }
+    // Files of the state within it, or its files among those, would be taken for strangers.
+    if let Some(state) = &spec.state.path
+        && Path::new(&state.value).starts_with(path)
+    {
+        let error = SpecError::new(Class::Invalid, written.span, "the state is kept in this directory")
+            .related(state.span, "the state");
+        problems.push(error.help("give the cache a directory of its own"));
+    }
+    Some(DiskPlan { path: path.to_owned(), size: bytes })
 }
 
 /// Largest file of certificates, in bytes.

@@ -13,6 +13,7 @@ const NAMED: &[&str] = &[
     "metadata",
     "services",
     "listeners",
+    "header",
     "headers",
     "query",
     "forward",

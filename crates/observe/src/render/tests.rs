@@ -6,7 +6,7 @@ use std::time::Duration;
 use thalweg_core::FaultKind;
 
 use crate::names::{self, Kind};
-use crate::{CacheStanding, CacheUse, Limit, Registry};
+use crate::{CacheDiskStanding, CacheStanding, CacheUse, Limit, Registry};
 
 /// A registry with one of everything, counted on two workers.
 fn busy() -> Registry {
@@ -37,7 +37,12 @@ fn busy() -> Registry {
     }
     registry.endpoint_up("products", "10.0.0.1:8080").set(1);
     registry.budget().descriptors.set(1024);
-    registry.set_cache(Some(CacheStanding { limit_bytes: 8 << 20, objects: 2, ..CacheStanding::default() }));
+    registry.set_cache(Some(CacheStanding {
+        limit_bytes: 8 << 20,
+        objects: 2,
+        disk: Some(CacheDiskStanding { condition: "ready", hits: 5, ..CacheDiskStanding::default() }),
+        ..CacheStanding::default()
+    }));
     registry.route(0, "products").cache[CacheUse::Hit as usize].add(3);
     registry
 }
@@ -70,6 +75,8 @@ fn sums_over_workers() {
         "thalweg_cache_requests_total{route=\"products\",result=\"hit\"} 3",
         "thalweg_cache_limit_bytes 8388608",
         "thalweg_cache_objects 2",
+        "thalweg_cache_disk_condition{condition=\"ready\"} 1",
+        "thalweg_cache_disk_hits_total 5",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is missing from\n{page}");
     }

@@ -4,9 +4,11 @@
 //! response goes into the store as it comes; the client that has caused it reads from there as those do who come
 //! meanwhile ([`wait`]). A response that turns out not to be for the store goes to that one client ([`own_response`]),
 //! and later requests under its key go straight to the service for a while. What goes there by itself may still change
-//! what is stored ([`forwarded`]).
+//! what is stored ([`forwarded`]). Below the memory there may be a disk: what only that one has is read first
+//! ([`disk`]).
 
 mod asked;
+mod disk;
 mod fill;
 mod forwarded;
 mod own_response;
@@ -15,11 +17,13 @@ mod rule;
 mod source;
 mod wait;
 
+pub(crate) use disk::load;
 pub(crate) use forwarded::see_response;
 pub(crate) use rule::{Ruled, cache_rule};
 pub(crate) use wait::wait;
 
 use crate::exchange::cache::asked::Asked;
+use crate::exchange::cache::disk::Loading;
 use crate::exchange::cache::fill::{Fill, start};
 use crate::exchange::cache::own_response::OwnResponse;
 use crate::exchange::cache::reply::{handled, of_object};
@@ -46,6 +50,8 @@ pub(crate) enum Looked {
     Answered(Box<Reply>),
     /// A response is on its way.
     Waits(Box<Waiting>),
+    /// The disk may have a response.
+    Loads(Box<Loading>),
 }
 
 /// Asks the cache of a route.
@@ -76,6 +82,12 @@ fn look_again(
     for _ in 0..LOOKS {
         let stored = store.find(&asked.key);
         let (lookup, object) = choose(worker, x, &mut asked, &stored);
+        if object.is_none()
+            && !matches!(lookup, Lookup::Pass(_))
+            && let Some(load) = disk::find(worker, x, &mut asked)
+        {
+            return Looked::Loads(Box::new(Loading { asked, load }));
+        }
         let why = match (lookup, &object) {
             (Lookup::Hit(hit), Some(object)) => {
                 let looked = hit_with(worker, client, x, &asked, (object, hit));
@@ -147,18 +159,18 @@ fn hit_with(
 ) -> Looked {
     x.cache_use = Some(if hit.is_stale { CacheUse::Stale } else { CacheUse::Hit });
     if hit.refresh {
-        refresh(worker, client, x, asked, object);
+        refresh(worker, client, x, asked, Some(object));
     }
     let reply = of_object(x, asked, (object.shared_head(), object.body()), &handled::hit(hit));
     Looked::Answered(reply)
 }
 
 /// Fetches a stale response again, unless somebody does.
-fn refresh(worker: &Worker, client: &Client, x: &Exchange, asked: &Asked, object: &Arc<Object>) {
+fn refresh(worker: &Worker, client: &Client, x: &Exchange, asked: &Asked, object: Option<&Arc<Object>>) {
     let store = &worker.shared.cache;
     let stored = store.find(&asked.key);
     if let Claim::Lead(lead) = store.claim(&asked.key, &asked.variant, &stored, worker.unix()) {
-        start(worker, client, x, Fill::new(asked, x, lead, (Some(object.clone()), None)));
+        start(worker, client, x, Fill::new(asked, x, lead, (object.cloned(), None)));
     }
 }
 

@@ -9,8 +9,13 @@ use thalweg_cache::{Client, Forward, Key, KeyUrl, Request, Sharing, Url, passes}
 use thalweg_filter::{CacheRule, FieldView};
 use thalweg_http::Method;
 
-/// What the cache makes of a request that has gone through its filters; `None`: the route has no cache.
-pub(super) fn caching(route: &Route, around: &Surroundings<'_>, x: &mut Exchange) -> Option<CacheSeen> {
+/// What the cache, on a disk or not, makes of a request that has gone through its filters; `None`: the route has no
+/// cache.
+pub(super) fn caching(
+    (route, has_disk): (&Route, bool),
+    around: &Surroundings<'_>,
+    x: &mut Exchange,
+) -> Option<CacheSeen> {
     let chain = route.chain(x.listener, x.target);
     if !chain.has_cache() {
         return route.has_cache().then(|| CacheSeen {
@@ -47,13 +52,11 @@ pub(super) fn caching(route: &Route, around: &Surroundings<'_>, x: &mut Exchange
         Some(why) => Some(passed(why, &request, &lossy(facts.method))),
         None => key.is_none().then(|| "its URL is too long for a key".into()),
     };
-    Some(CacheSeen {
-        looked_up: because.is_none(),
-        because,
-        key,
-        key_parts: key_parts(rule),
-        remarks: remarks(rule, &request, is_verified),
-    })
+    let mut remarks = remarks(rule, &request, is_verified);
+    if has_disk && client.is_some() {
+        remarks.push("responses for one client are not kept on the disk".into());
+    }
+    Some(CacheSeen { looked_up: because.is_none(), because, key, key_parts: key_parts(rule), remarks })
 }
 
 /// Why the cache has nothing to do with a request.

@@ -131,7 +131,7 @@ fn run(plan: &Plan, asked: &Asked, trace: &mut Trace) -> Result<(), Fault> {
         }
         *reply = outcome?;
         if reply.is_none() {
-            *cache = caching(route, &around, x);
+            *cache = caching((route, plan.cache.disk.is_some()), &around, x);
         }
     }
     check_loop(x)

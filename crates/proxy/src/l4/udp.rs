@@ -270,6 +270,11 @@ impl Worker {
         self.udp.table.borrow().sessions().for_each(|session| session.hurry(self));
     }
 
+    /// Another process receives what clients send from now on.
+    pub(crate) fn stop_receiving(&self) {
+        self.udp.ports.stop_receiving();
+    }
+
     /// Ends all sessions.
     pub(crate) fn end_sessions(&self) {
         let all = self.udp.table.borrow().all();

@@ -75,7 +75,7 @@ impl Acceptors {
         self.newest = current.listeners.iter().map(|open| open.state.id).fold(self.newest, ListenerId::max);
         if self.closing {
             // Those of datagrams too: nobody new is served there.
-            current.listeners.iter().for_each(|open| drop(open.sockets.take(worker.id)));
+            current.listeners.iter().for_each(|open| while open.sockets.take(worker.id).is_some() {});
             return Vec::new();
         }
         let (mut gone, silence) = (Vec::new(), current.plan.silence());
@@ -85,22 +85,24 @@ impl Acceptors {
                 // `udp/ports.rs` sees to it.
                 continue;
             }
-            let found = self.open.iter().find(|(_, known)| Arc::ptr_eq(&known.sockets, &open.sockets));
-            let Some(key) =
-                found.map(|(key, _)| key).or_else(|| self.add(worker, &open.state, &open.sockets))
-            else {
-                continue;
-            };
-            let known = &mut self.open[key];
-            if known.local_listener.state.id != open.state.id {
-                let local_listener = LocalListener::new(&worker.shared.loads, worker.id, &open.state);
-                gone.push(std::mem::replace(&mut known.local_listener, local_listener));
+            let is_its = |known: &Open| Arc::ptr_eq(&known.seat.sockets, &open.sockets);
+            let mut keys: Vec<_> =
+                self.open.iter().filter(|(_, known)| is_its(known)).map(|(key, _)| key).collect();
+            while let Some(key) = self.add(worker, &open.state, &open.sockets) {
+                keys.push(key);
             }
-            known.local_listener.hold(position, listener);
-            known.set_defer(listener.defer_accept);
-            known.set_silence(silence, listener);
-            known.closes_at = None;
-            kept.push(key);
+            for key in keys {
+                let known = &mut self.open[key];
+                if known.local_listener.state.id != open.state.id {
+                    let local_listener = LocalListener::new(&worker.shared.loads, worker.id, &open.state);
+                    gone.push(std::mem::replace(&mut known.local_listener, local_listener));
+                }
+                known.local_listener.hold(position, listener);
+                known.set_defer(listener.defer_accept);
+                known.set_silence(silence, listener);
+                known.closes_at = None;
+                kept.push(key);
+            }
         }
         let now = worker.reactor.now();
         for (_, open) in
@@ -118,19 +120,19 @@ impl Acceptors {
         gone
     }
 
-    /// Opens a listener; `None` when the kernel cannot watch its socket.
+    /// Opens a socket of a listener; `None` when all are open, or the kernel cannot watch one.
     fn add(&mut self, worker: &Worker, state: &Arc<ListenerState>, sockets: &Arc<Sockets>) -> Option<usize> {
-        let fd = sockets.take(worker.id)?;
+        let (seat, fd) = sockets.take(worker.id)?;
         let entry = self.open.vacant_entry();
         let (key, owner) = (entry.key(), Token::Acceptor(entry.key() as u32).into());
-        let acceptor = Acceptor::new(&worker.reactor, fd, owner, sockets.are_one());
+        let acceptor = Acceptor::new(&worker.reactor, fd, owner, sockets.are_shared());
         match acceptor {
             Ok(mut acceptor) => {
                 if self.shut {
                     acceptor.pause();
                 }
                 let local_listener = LocalListener::new(&worker.shared.loads, worker.id, state);
-                entry.insert(Open { acceptor, local_listener, sockets: sockets.clone(), closes_at: None });
+                entry.insert(Open { acceptor, local_listener, seat, closes_at: None });
                 Some(key)
             }
             Err(error) => {
@@ -405,6 +407,12 @@ impl Acceptors {
         last
     }
 
+    /// Closes the acceptors for good: another process has the sockets and accepts who waits.
+    pub(crate) fn leave(&mut self) {
+        self.closing = true;
+        self.open.clear();
+    }
+
     fn shut_for_now(&mut self) {
         self.shut = true;
         self.open.iter_mut().for_each(|(_, open)| open.acceptor.pause());
@@ -413,13 +421,13 @@ impl Acceptors {
 
 impl Open {
     fn set_defer(&self, defer: bool) {
-        if !self.sockets.are_one() {
+        if !self.seat.sockets.is_unix() {
             self.acceptor.set_defer(defer);
         }
     }
 
     fn set_silence(&self, silence: Silence, listener: &Listener) {
-        if !self.sockets.are_one() {
+        if !self.seat.sockets.is_unix() {
             self.acceptor.set_silence(silence.longest, silence.has_keepalive(listener));
         }
     }

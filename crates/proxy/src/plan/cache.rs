@@ -1,23 +1,38 @@
-//! The memory of the HTTP cache.
+//! The memory and the disk of the HTTP cache.
 
 use crate::plan::{Plan, Route};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_core::written;
 use thalweg_filter::{CacheRule, Chain};
 
 /// Least bytes of the cache.
 pub const CACHE_MIN: u64 = 8 * 1024 * 1024;
+/// Least bytes on the disk.
+pub const CACHE_DISK_MIN: u64 = thalweg_disk::settings::LEAST_BYTES;
 /// Where nothing is written, the cache may have this part of the memory.
 const PART_FOR_CACHE: u64 = 8;
 
 /// What the cache may use (`cache:`).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct CachePlan {
     /// Bytes of memory for stored responses, what finds them and what is being stored, at least [`CACHE_MIN`]; `None`
     /// (`auto`): an eighth of what the process may use.
     #[serde(serialize_with = "written::size_or_auto")]
     pub memory: Option<u64>,
+    /// A second store below that one; `None`: there is none.
+    pub disk: Option<DiskPlan>,
+}
+
+/// A directory in which stored responses are kept too (`cache.disk`).
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct DiskPlan {
+    /// The directory, absolute.
+    pub path: PathBuf,
+    /// Bytes on the disk, at least [`CACHE_DISK_MIN`].
+    #[serde(serialize_with = "written::size")]
+    pub size: u64,
 }
 
 impl CachePlan {
@@ -60,6 +75,6 @@ mod tests {
         const MIB: u64 = 1024 * 1024;
         assert_eq!(CachePlan::default().bytes(800 * MIB), 100 * MIB);
         assert_eq!(CachePlan::default().bytes(32 * MIB), CACHE_MIN);
-        assert_eq!(CachePlan { memory: Some(64 * MIB) }.bytes(800 * MIB), 64 * MIB);
+        assert_eq!(CachePlan { memory: Some(64 * MIB), disk: None }.bytes(800 * MIB), 64 * MIB);
     }
 }

@@ -1,10 +1,9 @@
 //! The listening sockets of a worker, and connections that were refused and drain. `listener/acceptors.rs` accepts.
 
-use crate::state::listener_sockets::{ListenerId, Sockets};
+use crate::state::listener_sockets::{ListenerId, SocketSeat};
 use crate::state::local_listener::LocalListener;
 use slab::Slab;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 use thalweg_core::limits::REFUSALS;
 use thalweg_net::Socket;
@@ -15,7 +14,7 @@ use thalweg_net::listen::Acceptor;
 pub(crate) struct Open {
     pub(crate) acceptor: Acceptor,
     pub(crate) local_listener: Rc<LocalListener>,
-    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) seat: SocketSeat,
     /// The listener is gone: when the socket closes.
     pub(crate) closes_at: Option<Instant>,
 }

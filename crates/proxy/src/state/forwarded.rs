@@ -1,7 +1,7 @@
 //! What is remembered of a request that goes to the service although its route has a cache.
 
 use std::sync::Arc;
-use thalweg_cache::{CacheStatus, Forward, Handled, Key, NotStored};
+use thalweg_cache::{CacheStatus, Detail, Forward, Handled, Key, NotStored};
 use thalweg_filter::CacheRule;
 use thalweg_store::Object;
 
@@ -44,7 +44,8 @@ impl Forwarded {
             return;
         }
         let handled = Handled::Forwarded { why: self.why, status: None, stored: false, collapsed: false };
-        let status = CacheStatus { name: NAME, handled, ttl: None, key: None, detail: self.detail };
+        let detail = self.detail.map(Detail::NotStored);
+        let status = CacheStatus { name: NAME, handled, ttl: None, key: None, detail };
         out.extend_from_slice(b"Cache-Status: ");
         status.write(out);
         out.extend_from_slice(b"\r\n");

@@ -13,8 +13,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use thalweg_net::connect::ConnectOptions;
+use thalweg_net::inherited::{Inherited, Local};
 use thalweg_net::{datagram, listen};
 use thalweg_observe::{ListenerMeters, Registry};
 
@@ -79,13 +80,46 @@ pub(crate) struct Sockets {
     ip: Option<SocketAddr>,
     /// Device and number of the socket's file.
     file: Option<(u64, u64)>,
-    /// By worker, until that has taken its own.
-    waiting: Mutex<Vec<Option<OwnedFd>>>,
+    /// All workers wait on one socket, or some do: wake one of them, not all.
+    is_shared: bool,
+    /// Each with its copy; those of one worker are as many places apart as there are workers.
+    all: Mutex<Vec<SocketSlot>>,
+    workers: usize,
+}
+
+/// A socket that a worker has or takes.
+#[derive(Debug)]
+struct SocketSlot {
+    /// Until its worker has taken it.
+    waiting: Option<OwnedFd>,
+    /// For the process that comes after this one, as long as the worker listens.
+    copy: Option<OwnedFd>,
+}
+
+/// A socket's place among those of its address. Dropped with the socket, so that nobody is left with a copy of what
+/// nobody accepts from.
+#[derive(Debug)]
+pub(crate) struct SocketSeat {
+    pub(crate) sockets: Arc<Sockets>,
+    at: usize,
+}
+
+impl Drop for SocketSeat {
+    fn drop(&mut self) {
+        if let Some(slot) = self.sockets.all().get_mut(self.at) {
+            slot.copy = None;
+        }
+    }
 }
 
 impl Sockets {
-    /// All workers wait on one socket: wake one of them, not all.
-    pub(crate) fn are_one(&self) -> bool {
+    /// Whether several workers wait on one socket: wake one of them, not all.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Whether it is bound to a path.
+    pub(crate) fn is_unix(&self) -> bool {
         self.ip.is_none()
     }
 
@@ -104,9 +138,27 @@ impl Sockets {
         self.ip.map(|address| address.port())
     }
 
-    /// The socket of a worker, at the first call.
-    pub(crate) fn take(&self, worker: usize) -> Option<OwnedFd> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).get_mut(worker)?.take()
+    /// A socket of a worker that it has not taken yet. One that was taken over from a process with more workers has
+    /// several.
+    pub(crate) fn take(self: &Arc<Self>, worker: usize) -> Option<(SocketSeat, OwnedFd)> {
+        let mut all = self.all();
+        let mut own = all.iter_mut().enumerate().skip(worker).step_by(self.workers.max(1));
+        let (at, fd) = own.find_map(|(at, slot)| slot.waiting.take().map(|fd| (at, fd)))?;
+        Some((SocketSeat { sockets: self.clone(), at }, fd))
+    }
+
+    /// Copies of the sockets on which workers listen; of one that they share, one.
+    ///
+    /// # Errors
+    /// When descriptors have run out.
+    pub(crate) fn copies(&self) -> io::Result<Vec<OwnedFd>> {
+        let all = self.all();
+        let copies = all.iter().filter_map(|slot| slot.copy.as_ref());
+        copies.take(if self.is_shared { 1 } else { usize::MAX }).map(OwnedFd::try_clone).collect()
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<SocketSlot>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Removes the socket's file, if there is one and it is still this socket's.
@@ -150,13 +202,15 @@ impl Binder {
         ListenerId(self.last_id.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Finds sockets for all listeners of a plan, in their order: those that `kept` has for one, or else new ones.
+    /// Finds sockets for all listeners of a plan, in their order: those that `kept` has for one, or else those that were
+    /// inherited, or else new ones.
     ///
     /// # Errors
     /// When an address cannot be bound; nothing is left open then.
     pub(crate) fn open(
         &self,
         plan: &Plan,
+        inherited: &Inherited,
         kept: impl Fn(&Listener) -> Option<Arc<Sockets>>,
     ) -> Result<Vec<Arc<Sockets>>, StartError> {
         let silence = plan.silence();
@@ -178,7 +232,7 @@ impl Binder {
                 defer: listener.defer_accept,
                 beside_ours: self.is_about_to_be_free(&listener.address, &stay),
             };
-            match bind(listener, options) {
+            match bind(listener, options, inherited) {
                 Ok(sockets) => {
                     new.push(Arc::downgrade(&sockets));
                     all.push(sockets);
@@ -206,27 +260,52 @@ impl Binder {
     }
 }
 
-fn bind(listener: &Listener, options: listen::Options) -> io::Result<Arc<Sockets>> {
-    let address = listener.address.clone();
-    let (bound, ip, file, fds) = match &address {
+fn bind(listener: &Listener, options: listen::Options, inherited: &Inherited) -> io::Result<Arc<Sockets>> {
+    let (address, workers) = (listener.address.clone(), options.count);
+    let take = |is_place: &dyn Fn(&Local) -> bool| {
+        let taken = inherited.take(&listener.name, &address.to_string(), is_place);
+        (!taken.is_empty()).then_some(taken)
+    };
+    let (bound, ip, file, (fds, is_shared)) = match &address {
         ListenAddress::Tcp { address: wanted, dual_stack } => {
-            let tcp = |address, dual_stack| listen::tcp(address, dual_stack, options);
-            let (bound, fds) = bind_ip(*wanted, *dual_stack, tcp)?;
-            (bound.to_string(), Some(bound), None, fds)
+            let (bound, fds, is_shared) = match take(&|place| place.is_tcp(*wanted, *dual_stack)) {
+                Some(taken) => listen::adopt_tcp(taken, *dual_stack, options)?,
+                None => {
+                    let tcp = |address, dual_stack| listen::tcp(address, dual_stack, options);
+                    let (bound, fds) = bind_ip(*wanted, *dual_stack, tcp)?;
+                    (bound, fds, false)
+                }
+            };
+            (bound.to_string(), Some(bound), None, (fds, is_shared))
         }
         ListenAddress::Udp { address: wanted, dual_stack } => {
-            let places = (options.count, options.beside_ours);
-            let udp = |address, dual_stack| datagram::bind(address, dual_stack, places);
-            let (bound, fds) = bind_ip(*wanted, *dual_stack, udp)?;
-            (bound.to_string(), Some(bound), None, fds)
+            let (bound, fds, is_shared) = match take(&|place| place.is_udp(*wanted, *dual_stack)) {
+                Some(taken) => datagram::adopt(taken, *dual_stack, options.count)?,
+                None => {
+                    let places = (options.count, options.beside_ours);
+                    let udp = |address, dual_stack| datagram::bind(address, dual_stack, places);
+                    let (bound, fds) = bind_ip(*wanted, *dual_stack, udp)?;
+                    (bound, fds, false)
+                }
+            };
+            (bound.to_string(), Some(bound), None, (fds, is_shared))
         }
         ListenAddress::Unix(path) => {
-            let fds = listen::unix(path, options.count)?;
-            (address.to_string(), None, identity(path), fds)
+            let fds = match take(&|place| *place == Local::Unix(path.clone())) {
+                Some(taken) => listen::adopt_unix(taken, options.count)?,
+                None => listen::unix(path, options.count)?,
+            };
+            (address.to_string(), None, identity(path), (fds, true))
         }
     };
-    let waiting = Mutex::new(fds.into_iter().map(Some).collect());
-    Ok(Arc::new(Sockets { address, bound, ip, file, waiting }))
+    let all: io::Result<Vec<_>> = fds.into_iter().map(SocketSlot::new).collect();
+    Ok(Arc::new(Sockets { address, bound, ip, file, is_shared, all: Mutex::new(all?), workers }))
+}
+
+impl SocketSlot {
+    fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { copy: Some(fd.try_clone()?), waiting: Some(fd) })
+    }
 }
 
 /// An address and a port, and whether they are those of datagrams.

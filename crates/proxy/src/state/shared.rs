@@ -12,6 +12,7 @@ use crate::state::local_listener::ListenerTransport;
 use rustix::fd::OwnedFd;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_core::Notice;
 use thalweg_net::Mailbox;
@@ -40,8 +41,12 @@ pub(crate) enum Command {
     Untap(Arc<OpenTap>),
     /// Look at what is under way: some of it is to end.
     Cut,
+    /// Begin to accept: the process that had the sockets before lets go.
+    Accept,
     /// Accept no more, end what is under way.
     Drain,
+    /// Accept no more, since another process does; who is connected stays until the end of the next exchange.
+    Leave,
     /// End the thread.
     Stop,
 }
@@ -76,6 +81,12 @@ pub(crate) struct Shared {
     pub(crate) spans: mpsc::Sender<Box<ExchangeSpan>>,
     /// What is stored of responses.
     pub(crate) cache: thalweg_store::Store,
+    /// The same on a disk, where one is configured.
+    pub(crate) disk: Option<thalweg_disk::Disk>,
+    /// Bytes that are being read from it as wholes.
+    pub(crate) disk_reading: AtomicU64,
+    /// Clients that are sent bodies from it.
+    pub(crate) disk_streams: AtomicUsize,
     /// Where filters have done what is not for workers.
     pub(crate) background: Background,
     /// The bounds on what is under way.
@@ -89,6 +100,8 @@ pub(crate) struct Shared {
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,
     pub(crate) endpoint_sets: EndpointSets,
     pub(crate) binder: Binder,
+    /// Workers begin to accept when they are told to, and not at once.
+    pub(crate) waits: bool,
     pub(crate) retired: RetiredConfigs,
     /// Locked while workers are told of a change, so that all hear of changes in the same order.
     pub(crate) in_force: Mutex<InForce>,

@@ -93,6 +93,8 @@ pub(crate) struct Worker {
     /// By kind of fault: when it may be reported again, and how many were not.
     pub(crate) reports: RefCell<[(Option<Instant>, u64); FaultKind::ALL.len()]>,
     pub(crate) draining: Cell<bool>,
+    /// Nothing is accepted yet.
+    pub(crate) is_waiting: Cell<bool>,
     /// It ends: what is under way is cut.
     pub(crate) cut: Cell<bool>,
 }
@@ -149,6 +151,7 @@ impl Worker {
             unix_ms: Cell::new(0),
             unix_us: Cell::new(0),
             reports: RefCell::new([(None, 0); FaultKind::ALL.len()]),
+            is_waiting: Cell::new(shared.waits),
             draining: Cell::new(false),
             cut: Cell::new(false),
             shared,

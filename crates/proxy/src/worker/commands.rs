@@ -43,6 +43,17 @@ impl Worker {
                 self.tunnels.all().into_iter().for_each(|tunnel| self.poll_tunnel(tunnel));
                 self.look_at_sessions();
             }
+            Command::Accept => {
+                self.is_waiting.set(false);
+                self.bind_listeners();
+            }
+            Command::Leave => {
+                self.acceptors.borrow_mut().leave();
+                self.draining.set(true);
+                self.stop_receiving();
+                self.hurry_datagrams();
+                self.leave_sessions(|_| true);
+            }
             Command::Drain => {
                 let last = self.acceptors.borrow_mut().close(self);
                 last.into_iter().for_each(|client| self.park_first(client));
@@ -56,6 +67,9 @@ impl Worker {
     }
 
     pub(super) fn bind_listeners(&self) {
+        if self.is_waiting.get() {
+            return;
+        }
         let view = self.view();
         self.acceptors.borrow_mut().take_over(self, &view.current, &view);
         self.open_ports(&view.current);
@@ -70,11 +84,13 @@ impl Worker {
         self.decisions.adopt(view.plan.requests);
         self.is_untidy.set(true);
         self.view.replace(view.clone());
-        let gone = self.acceptors.borrow_mut().take_over(self, &view.current, &old);
-        for local_listener in gone {
-            self.leave_parked_of(&local_listener);
+        if !self.is_waiting.get() {
+            let gone = self.acceptors.borrow_mut().take_over(self, &view.current, &old);
+            for local_listener in gone {
+                self.leave_parked_of(&local_listener);
+            }
+            self.open_ports(&view.current);
         }
-        self.open_ports(&view.current);
         self.leave_sessions(|client| client.listener().is_leaving() || is_of_old(client));
     }
 

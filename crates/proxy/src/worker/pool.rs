@@ -4,8 +4,8 @@
 //! never wait for it.
 
 use crate::budget::Budget;
-use crate::plan::{Banned, Listener, Plan, ServiceId};
-use crate::purge::Purge;
+use crate::plan::{Banned, DiskPlan, Listener, Plan, ServiceId};
+use crate::purge::{Purge, PurgeDone};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery, TAPS, Tap, TapQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
@@ -19,16 +19,19 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_core::Notice;
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
+use thalweg_disk::{Disk, Say, Settings};
 use thalweg_net::Mailbox;
 use thalweg_net::connect::is_machines;
+use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::trace::ExchangeSpan;
-use thalweg_observe::{CacheStanding, LogWriter, Registry};
+use thalweg_observe::{CacheDiskStanding, CacheStanding, LogWriter, Registry};
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_store::{Limits, Store};
@@ -39,6 +42,8 @@ use tokio::sync::{Semaphore, mpsc};
 
 /// How often it is looked whether an old plan has gone.
 const LOOK: Duration = Duration::from_millis(1);
+/// For so long the end of the process waits for the cache on a disk.
+const DISK_END: Duration = Duration::from_secs(5);
 
 /// What a worker pool is started with.
 pub struct WorkerPoolOptions {
@@ -58,6 +63,8 @@ pub struct WorkerPoolOptions {
     pub bell: Notifier,
     /// What authorities are answered that check a host.
     pub challenges: Arc<Challenges>,
+    /// Nothing is accepted before [`WorkerPool::accept`].
+    pub waits: bool,
 }
 
 /// A listener with its real address.
@@ -73,6 +80,8 @@ pub struct Bound {
 pub struct WorkerPool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Another process has the sockets.
+    has_left: AtomicBool,
 }
 
 impl WorkerPool {
@@ -94,6 +103,7 @@ impl WorkerPool {
         let (plan, names) = (Arc::new(plan), options.names);
         let cache = Store::new(Limits::of(plan.cache.bytes(budget.memory)))
             .map_err(|error| thread_error(io::Error::other(error)))?;
+        let disk = open_disk(&plan, &options.notices)?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = ListenerState::new(binder.next_id(), &listener.name, &registry);
             OpenListener { state, sockets }
@@ -106,6 +116,9 @@ impl WorkerPool {
         retired.add(&current);
         let shared = Arc::new(Shared {
             cache,
+            disk,
+            disk_reading: AtomicU64::new(0),
+            disk_streams: AtomicUsize::new(0),
             loads: Arc::new(Loads::new(budget)),
             registry,
             log: options.log,
@@ -120,6 +133,7 @@ impl WorkerPool {
             mailboxes,
             endpoint_sets,
             binder,
+            waits: options.waits,
             retired,
             in_force: Mutex::new(InForce { endpoint_sets: first, current, names, changes: 0 }),
         });
@@ -131,7 +145,7 @@ impl WorkerPool {
             threads.push(started.map_err(thread_error)?);
         }
         shared.background.keep_up(shared.current().plan.upkeep());
-        let worker_pool = Self { shared, threads: Mutex::new(threads) };
+        let worker_pool = Self { shared, threads: Mutex::new(threads), has_left: AtomicBool::new(false) };
         worker_pool.measure();
         Ok(worker_pool)
     }
@@ -141,11 +155,11 @@ impl WorkerPool {
         &self.shared.cache
     }
 
-    /// What does a purge and says how many objects it was. It looks at everything that is stored: to be called on a
-    /// thread that may take its time. The form of keys is that of the plan in force now.
-    pub fn purge(&self, purge: Purge) -> impl FnOnce() -> u64 + Send + use<> {
-        let (plan, store) = (self.plan(), self.shared.cache.clone());
-        move || purge.run(&plan, &store)
+    /// What does a purge and says what it was. It looks at everything that is stored and waits for the disk: to be
+    /// called on a thread that may take its time. The form of keys is that of the plan in force now.
+    pub fn purge(&self, purge: Purge) -> impl FnOnce() -> PurgeDone + Send + use<> {
+        let (plan, shared) = (self.plan(), self.shared.clone());
+        move || purge.run(&plan, (&shared.cache, shared.disk.as_ref()))
     }
 
     /// The listeners with their real addresses.
@@ -198,7 +212,8 @@ impl WorkerPool {
             })
         });
         registry.set_endpoint_limits(limits);
-        let has_cache = self.plan().has_cache() || self.shared.cache.counts().objects > 0;
+        let has_cache =
+            self.plan().has_cache() || self.shared.cache.counts().objects > 0 || self.shared.disk.is_some();
         registry.set_cache(has_cache.then(|| self.cache_standing()));
     }
 
@@ -219,6 +234,7 @@ impl WorkerPool {
             evictions: counts.evictions,
             removed: counts.removed,
             made_stale: counts.made_stale,
+            disk: self.shared.disk.as_ref().map(disk_standing),
         }
     }
 
@@ -315,7 +331,7 @@ impl WorkerPool {
             let found = same(listener).or_else(|| before.iter().filter(|_| is_shared).find(of));
             found.map(|old| old.sockets.clone())
         };
-        let sockets = self.shared.binder.open(plan, at_address)?;
+        let sockets = self.shared.binder.open(plan, &Inherited::default(), at_address)?;
         let listeners = plan.listeners.iter().zip(sockets).map(|(listener, sockets)| {
             let state = same(listener).map(|old| old.state.clone()).unwrap_or_else(|| {
                 ListenerState::new(self.shared.binder.next_id(), &listener.name, &self.shared.registry)
@@ -405,6 +421,32 @@ impl WorkerPool {
         self.tell(|| Command::Cut);
     }
 
+    /// Begins to accept, where [`WorkerPoolOptions::waits`] was said.
+    pub fn accept(&self) {
+        self.tell(|| Command::Accept);
+    }
+
+    /// Copies of the listening sockets, for a process that is to accept from them too.
+    ///
+    /// # Errors
+    /// When descriptors have run out.
+    pub fn copies(&self) -> io::Result<Vec<InheritedSocket>> {
+        let mut copies = Vec::new();
+        for OpenListener { state, sockets } in &*self.shared.current().listeners {
+            let (name, written) = (&*state.name, sockets.address.to_string());
+            let socket = |fd| InheritedSocket { name: name.to_owned(), written: written.clone(), fd };
+            copies.extend(sockets.copies()?.into_iter().map(socket));
+        }
+        Ok(copies)
+    }
+
+    /// Another process accepts from now on: no more connections here, exchanges under way go on, and who is connected
+    /// without one is served once more. Ask [`Self::is_drained`].
+    pub fn leave(&self) {
+        self.has_left.store(true, Relaxed);
+        self.tell(|| Command::Leave);
+    }
+
     /// No more connections; exchanges under way go on. Ask [`Self::is_drained`].
     pub fn drain(&self) {
         self.tell(|| Command::Drain);
@@ -430,7 +472,13 @@ impl WorkerPool {
         for thread in threads {
             let _ = thread.join();
         }
-        self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
+        if !self.has_left.load(Relaxed) {
+            self.shared.current().listeners.iter().for_each(|listener| listener.sockets.remove_file());
+        }
+        if let Some(disk) = &self.shared.disk {
+            // What is not written by then is asked for again.
+            disk.clone().close_within(DISK_END);
+        }
     }
 
     /// What host names stand for now.
@@ -452,13 +500,17 @@ pub struct BoundListeners {
     sockets: Vec<Arc<Sockets>>,
 }
 
-/// Binds the plan's listeners, once per worker of the budget.
+/// Binds the plan's listeners, once per worker of the budget; those for which sockets are inherited get these.
 ///
 /// # Errors
 /// When an address cannot be bound; nothing is left open then.
-pub fn bind_listeners(plan: &Plan, budget: Budget) -> Result<BoundListeners, StartError> {
+pub fn bind_listeners(
+    plan: &Plan,
+    budget: Budget,
+    inherited: &Inherited,
+) -> Result<BoundListeners, StartError> {
     let binder = Binder::new(budget.workers, budget.socket_buffers);
-    let sockets = binder.open(plan, |_| None)?;
+    let sockets = binder.open(plan, inherited, |_| None)?;
     Ok(BoundListeners { budget, binder, sockets })
 }
 
@@ -478,6 +530,34 @@ fn prepare(
     let endpoint_sets = endpoint_sets.update(&plan.services, names);
     let current = ActiveConfig::new((plan, former), listeners, (registry, concurrency_limits));
     (Arc::new(current), endpoint_sets)
+}
+
+/// Opens the store on a disk, if the plan has one. What is wrong with its directory is told and keeps nobody waiting.
+fn open_disk(plan: &Plan, notices: &mpsc::Sender<Notice>) -> Result<Option<Disk>, StartError> {
+    let Some(DiskPlan { path, size }) = &plan.cache.disk else { return Ok(None) };
+    let notices = notices.clone();
+    let say: Say = Arc::new(move |notice| drop(notices.try_send(notice)));
+    let opened = Disk::open(Settings::of(path, *size), say);
+    opened.map(Some).map_err(|error| thread_error(io::Error::other(error)))
+}
+
+fn disk_standing(disk: &Disk) -> CacheDiskStanding {
+    let counts = disk.counts();
+    CacheDiskStanding {
+        condition: disk.condition().name(),
+        bytes: counts.bytes,
+        limit_bytes: disk.settings().bytes,
+        objects: counts.objects,
+        hits: counts.loaded,
+        busy: counts.busy,
+        written: counts.written,
+        dropped: counts.not_written,
+        evictions: counts.evictions,
+        kept: counts.kept,
+        removed: counts.removed,
+        damaged: counts.damaged,
+        errors: counts.errors,
+    }
 }
 
 fn run_worker(id: usize, shared: Arc<Shared>) {

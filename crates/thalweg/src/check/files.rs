@@ -35,6 +35,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
     {
         found.push((place(places.state), format!("the state cannot be kept in {}", path.display()), why));
     }
+    let disk = cache_disk(subject, maker);
     let help = match &settings.user {
         Some(user) => format!("the user `{}` writes it and needs the permission", user.user),
         None => "the user that runs the proxy needs the permission to write there".to_owned(),
@@ -50,7 +51,34 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
             if sure { error.class(Class::Invalid) } else { error }
         }
     };
-    found.into_iter().map(report).collect()
+    found.into_iter().map(report).chain(disk).collect()
+}
+
+/// The directory of the cache on a disk. Without it the proxy starts and works, from memory.
+fn cache_disk(subject: &Subject<'_>, maker: impl Fn(&Path) -> Who) -> Option<SpecError> {
+    let path = &subject.loaded.plan.cache.disk.as_ref()?.path;
+    let who = maker(path);
+    let why = match not_a_directory(path, who) {
+        Some(Cause::Missing(why) | Cause::Denied(why)) => why,
+        None if is_anothers(path, who) => "it belongs to another user",
+        None => return None,
+    };
+    let message = format!("the cache cannot use the disk in {}: {why}", path.display());
+    let error = SpecError::warning("files", place(subject.places.cache_disk), message);
+    Some(
+        error.help(
+            "give the directory to the user that runs the proxy; until then nothing is stored on the disk",
+        ),
+    )
+}
+
+/// Whether a directory that exists belongs to somebody else.
+fn is_anothers(path: &Path, who: Who) -> bool {
+    let user = match who {
+        Who::Caller => rustix::process::geteuid().as_raw(),
+        Who::User(user) => user.uid,
+    };
+    path.metadata().is_ok_and(|metadata| metadata.uid() != user)
 }
 
 /// Who writes.

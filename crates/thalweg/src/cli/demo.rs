@@ -49,7 +49,7 @@ pub(crate) fn demo(args: &DemoArgs) -> ExitCode {
     let directory = admin_socket.parent().map(std::path::Path::to_owned);
     let code = run_loaded(
         loaded,
-        RunOptions { file: None, admin_socket: Some(admin_socket), watch: false, quiet: true },
+        RunOptions { admin_socket: Some(admin_socket), quiet: true, ..RunOptions::default() },
     );
     if let Some(directory) = directory {
         let _ = std::fs::remove_dir(directory);

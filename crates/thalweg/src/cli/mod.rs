@@ -1,7 +1,7 @@
 //! The command line: one file per verb.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 ok, 1 invalid configuration or
-//! failed start, 2 usage, 3 forced end before the drain had finished.
+//! failed start, 2 usage, 3 forced end before the drain had finished, 4 an import with losses.
 
 mod api;
 mod block;
@@ -16,6 +16,7 @@ mod drain;
 mod explain;
 mod har;
 mod health;
+mod import;
 mod init;
 mod list;
 mod maintenance;
@@ -34,6 +35,7 @@ mod status;
 mod stop;
 mod tap;
 mod top;
+mod upgrade;
 mod version;
 mod wait;
 mod watch;
@@ -95,6 +97,8 @@ enum Verb {
     Unblock(block::UnblockArgs),
     /// Take stored responses of the cache away, or make them stale: by URL, prefix, host or tag
     Purge(purge::PurgeArgs),
+    /// Have a new process, of a new binary, take over from the running one: no connection is refused
+    Upgrade(upgrade::UpgradeArgs),
     /// Have the running proxy finish what it does and end
     Stop(stop::StopArgs),
     /// Print a host name that leads to a destination: its first label says, sealed, where to
@@ -109,6 +113,8 @@ enum Verb {
     SignUrl(credentials::SignUrlArgs),
     /// Call any operation of the admin API by its name, or list them
     Api(api::ApiArgs),
+    /// Turn the configuration of another proxy into Thalweg's, with a report of what was lost
+    Import(import::ImportArgs),
     /// List what can be named in a configuration
     List(list::ListArgs),
     /// Print the JSON Schema of the configuration, for editors
@@ -142,6 +148,7 @@ impl Cli {
             Verb::Block(args) => block::block(&args),
             Verb::Unblock(args) => block::unblock(&args),
             Verb::Purge(args) => purge::purge(&args),
+            Verb::Upgrade(args) => upgrade::upgrade(&args),
             Verb::Stop(args) => stop::stop(&args),
             Verb::Seal(args) => seal::seal(&args),
             Verb::Unseal(args) => seal::unseal(&args),
@@ -149,6 +156,7 @@ impl Cli {
             Verb::HashKey(args) => credentials::key(&args),
             Verb::SignUrl(args) => credentials::sign(&args),
             Verb::Api(args) => api::api(&args),
+            Verb::Import(args) => import::import(&args),
             Verb::List(args) => list::list(&args),
             Verb::Schema => schema::schema(),
             Verb::Completions(args) => completions::completions(&args),

@@ -1,7 +1,7 @@
 //! The options of `run` that take the place of a file.
 
 use clap::Args;
-use thalweg_config::Arguments;
+use thalweg_config::{Arguments, ArgumentsFile, Loaded, Report};
 
 /// One route to one service. All that an option says is checked as in a file; values may have `${NAME}`.
 #[derive(Args, Debug)]
@@ -54,8 +54,14 @@ impl OneLinerArgs {
         self.listen.is_empty()
     }
 
-    /// What they say.
-    pub(super) fn arguments(&self) -> Arguments {
+    /// The file that says the same, and what it is.
+    pub(super) fn load(&self) -> (ArgumentsFile, Result<Loaded, Report>) {
+        let file = self.arguments().file();
+        let loaded = file.load(&|name| std::env::var(name).ok());
+        (file, loaded)
+    }
+
+    fn arguments(&self) -> Arguments {
         Arguments {
             listen: self.listen.clone(),
             to: self.to.clone(),

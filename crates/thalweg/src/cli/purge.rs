@@ -87,6 +87,9 @@ fn tell(done: &Value) {
     let what = done["what"].as_str().unwrap_or_default();
     let how = if done["soft"] == true { "made stale" } else { "purged" };
     say(format_args!("{what}: {objects} {how}"));
+    if done["disk"] == "pending" {
+        complain("the disk does not have the purge yet: a restart before that may undo it there");
+    }
     match done["replicas"]["state"].as_str() {
         Some("waiting") => complain("other replicas are told as soon as the server of `cache.purge` answers"),
         Some("lost") => {

@@ -4,8 +4,11 @@ use super::check::{locate, show};
 use super::one_liner::OneLinerArgs;
 use super::{complain, say};
 use crate::control::{RunOptions, start};
+use crate::handover::{Parent, VARIABLE};
 use crate::operator_log::{LineFormat, set_format};
-use clap::Args;
+use crate::service_manager;
+use crate::supervisor::supervise;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use thalweg_config::{Loaded, load_file};
@@ -24,6 +27,11 @@ pub(crate) struct RunArgs {
     /// /run/thalweg, else a private directory below the temporary one
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<PathBuf>,
+    /// Run the proxy as a child and start it again when it crashes: `always`, `never`, or `auto`: as the first process of a
+    /// container, and where systemd does not watch. Default: $THALWEG_SUPERVISE, else auto
+    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
+        default_missing_value = "always")]
+    supervise: Option<Supervise>,
     /// How the lines on stderr look
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LineFormat,
@@ -32,31 +40,80 @@ pub(crate) struct RunArgs {
     one_liner: OneLinerArgs,
 }
 
+/// When a supervisor runs the proxy.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Supervise {
+    Auto,
+    Always,
+    Never,
+}
+
+impl Supervise {
+    /// What the environment says.
+    fn from_environment() -> Self {
+        let said = std::env::var("THALWEG_SUPERVISE").ok();
+        said.and_then(|said| Self::from_str(&said, true).ok()).unwrap_or(Self::Auto)
+    }
+
+    /// Whether this process is to be a supervisor.
+    fn applies(self) -> bool {
+        let is_child = std::env::var_os(VARIABLE).is_some();
+        !is_child
+            && match self {
+                Self::Always => true,
+                Self::Never => false,
+                Self::Auto => std::process::id() == 1 || !service_manager::is_there(),
+            }
+    }
+}
+
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     set_format(args.log_format);
+    // Not under a supervisor, which would print it, too.
+    if args.one_liner.print_config {
+        return print_config(&args.one_liner);
+    }
+    if args.supervise.unwrap_or_else(Supervise::from_environment).applies() {
+        return supervise();
+    }
+    let parent = match Parent::find() {
+        Ok(parent) => parent,
+        Err(why) => {
+            complain(why);
+            return ExitCode::FAILURE;
+        }
+    };
     let (loaded, file) = if args.one_liner.is_empty() {
         let Some(path) = locate(args.config.as_deref()) else { return ExitCode::FAILURE };
         (load_file(&path), Some(path))
     } else {
-        let file = args.one_liner.arguments().file();
-        let loaded = file.load(&|name| std::env::var(name).ok());
-        if let (true, Ok(loaded)) = (args.one_liner.print_config, &loaded) {
-            show(&loaded.warnings, false);
-            say(file.text().trim_end());
-            return ExitCode::SUCCESS;
-        }
-        (loaded, None)
+        (args.one_liner.load().1, None)
     };
     match loaded {
         Ok(loaded) => {
             let admin_socket = args.admin_socket.clone();
-            run_loaded(loaded, RunOptions { file, admin_socket, watch: args.watch, quiet: false })
+            run_loaded(loaded, RunOptions { file, admin_socket, watch: args.watch, quiet: false, parent })
         }
         Err(report) => {
             show(&report, false);
+            parent
+                .successor
+                .inspect(|successor| successor.fail("its configuration has mistakes; they are told above"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the file that says the same as the options.
+fn print_config(options: &OneLinerArgs) -> ExitCode {
+    let (file, loaded) = options.load();
+    let is_in_order = loaded.is_ok();
+    show(&loaded.map_or_else(|report| report, |loaded| loaded.warnings), false);
+    if !is_in_order {
+        return ExitCode::FAILURE;
+    }
+    say(file.text().trim_end());
+    ExitCode::SUCCESS
 }
 
 /// Runs a configuration to its end.
@@ -70,8 +127,8 @@ pub(crate) fn run_loaded(loaded: Loaded, options: RunOptions) -> ExitCode {
     };
     let code = runtime.block_on(async {
         match start(loaded, options).await {
-            Ok((control, admin)) => {
-                let code = control.run().await;
+            Ok((control, mut admin)) => {
+                let code = control.run(&mut admin).await;
                 admin.shutdown();
                 code
             }

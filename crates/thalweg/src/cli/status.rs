@@ -97,12 +97,16 @@ fn cache_line(cache: &Value) -> String {
     };
     let problem = cache["channel"]["problem"].as_str().map(|_| plain(&cache["channel"]["problem"]));
     let problem = problem.map(|why| format!("; replicas are not told of purges: {why}")).unwrap_or_default();
-    format!(
-        "cache: {} objects, {} of {}{hits}{problem}\n",
-        number(&cache["objects"]),
-        rounded(number(&cache["bytes"])),
-        rounded(number(&cache["limit_bytes"])),
-    )
+    let has = |tier: &Value| {
+        let of = |name: &str| rounded(number(&tier[name]));
+        format!("{} objects, {} of {}", number(&tier["objects"]), of("bytes"), of("limit_bytes"))
+    };
+    let disk = match cache["disk"]["condition"].as_str() {
+        None => String::new(),
+        Some("ready") => format!("; on the disk {}", has(&cache["disk"])),
+        Some(_) => format!("; on the disk {} ({})", has(&cache["disk"]), plain(&cache["disk"]["condition"])),
+    };
+    format!("cache: {}{hits}{disk}{problem}\n", has(cache))
 }
 
 /// A size to the unit.
@@ -189,6 +193,12 @@ mod tests {
             "in_use": true, "objects": 3, "bytes": 4096, "limit_bytes": 8 << 20, "routes": routes,
         });
         assert_eq!(cache_line(&cache), "cache: 3 objects, 4 KiB of 8 MiB, 75% of 12 requests answered\n");
+        cache["disk"] =
+            json!({ "condition": "paused", "objects": 5, "bytes": 1 << 20, "limit_bytes": 1 << 30 });
+        let line = "cache: 3 objects, 4 KiB of 8 MiB, 75% of 12 requests answered; on the disk 5 objects, 1 MiB of 1 GiB \
+                    (paused)\n";
+        assert_eq!(cache_line(&cache), line);
+        cache["disk"] = json!(null);
         cache["routes"] = json!([]);
         cache["channel"] = json!({ "problem": "connection refused" });
         let line = "cache: 3 objects, 4 KiB of 8 MiB; replicas are not told of purges: connection refused\n";

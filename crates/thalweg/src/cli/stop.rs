@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 use thalweg_core::units::duration_text;
 
+/// How long a process that does not answer may take to be gone.
+const GOING: Duration = Duration::from_secs(1);
+
 /// Whom to stop, and whether to wait.
 #[derive(Args, Debug)]
 pub(crate) struct StopArgs {
@@ -25,12 +28,23 @@ pub(crate) fn stop(args: &StopArgs) -> ExitCode {
 
 fn stop_and_wait(args: &StopArgs) -> Result<ExitCode, ExitCode> {
     // Found before it is asked: afterwards it may be gone already.
-    let running = args.wait.map(|time| Running::find(&args.admin).map(|running| (running, time)));
+    // Asked twice: it may end while it is asked, and then nobody answers.
+    let find = || Running::find(&args.admin).or_else(|_| Running::find(&args.admin));
+    let running = args.wait.map(|time| find().map(|running| (running, time)));
     let running = running.transpose().map_err(|error| {
         complain(error);
         ExitCode::FAILURE
     })?;
-    document(args.admin.call("POST", "/api/v1/stop"), "configuration")?;
+    let answer = args.admin.call("POST", "/api/v1/stop");
+    // It was about to end already, and has ended while it was asked.
+    if answer.is_err()
+        && let Some((running, time)) = &running
+        && running.wait((*time).min(GOING))
+    {
+        say("stopped");
+        return Ok(ExitCode::SUCCESS);
+    }
+    document(answer, "configuration")?;
     say("stopping");
     let Some((running, time)) = running else { return Ok(ExitCode::SUCCESS) };
     if running.wait(time) {

@@ -58,24 +58,43 @@ pub(crate) struct AccessLists {
 }
 
 impl AccessLists {
-    /// The lists as they were before a restart, kept in this directory from now on.
+    /// The lists as they were before a restart, or as a predecessor has them; kept in this directory from now on.
     ///
     /// # Errors
     /// A sentence: what is kept cannot be read.
-    pub(crate) fn open(directory: Option<&Path>, now: SystemTime) -> Result<Self, String> {
-        let Some(path) = directory.map(|directory| directory.join(FILE)) else { return Ok(Self::default()) };
-        let kept: AccessSpec = kept_file::load(&path).map_err(|error| {
-            let path = path.display();
-            format!("cannot read {path}: {error}\n  help: it holds networks that were blocked while the proxy ran; mend or remove it")
-        })?;
-        let what = format!("lists of addresses in {}", path.display());
-        let keeper = StateWriter::start(what, move |kept| kept_file::store(&path, &kept));
+    pub(crate) fn open(
+        directory: Option<&Path>,
+        passed: Option<AccessSpec>,
+        now: SystemTime,
+    ) -> Result<Self, String> {
+        let path = directory.map(|directory| directory.join(FILE));
+        let read = |path: &Path| {
+            kept_file::load(path).map_err(|error| {
+                let path = path.display();
+                format!("cannot read {path}: {error}\n  help: it holds networks that were blocked while the proxy ran; mend or remove it")
+            })
+        };
+        let kept = match (passed, &path) {
+            (Some(passed), _) => passed,
+            (None, Some(path)) => read(path)?,
+            (None, None) => AccessSpec::default(),
+        };
+        let keeper = path.map(|path| {
+            let what = format!("lists of addresses in {}", path.display());
+            StateWriter::start(what, move |kept| kept_file::store(&path, &kept))
+        });
+        let keeper = keeper.transpose();
         let keeper = keeper.map_err(|error| format!("cannot start the thread that keeps lists: {error}"))?;
-        let mut lists = Self { kept, live: BTreeMap::new(), keeper: Some(keeper) };
+        let mut lists = Self { kept, live: BTreeMap::new(), keeper };
         lists.forget_expired(seconds(now));
         let names: Vec<String> = lists.kept.lists.keys().cloned().collect();
         names.iter().for_each(|name| lists.renew(name));
         Ok(lists)
+    }
+
+    /// All that was added, for a successor.
+    pub(crate) fn passed(&self) -> AccessSpec {
+        self.kept.clone()
     }
 
     /// Waits, no longer than `limit`, until the lists are kept. Says whether they are.

@@ -11,6 +11,7 @@ use super::reload_guard::{Counts, Watcher};
 use super::runtime::Runtime;
 use super::series::TimeSeries;
 use super::service_monitor::ServiceMonitor;
+use super::upgrade::Wishes;
 use crate::operator_log::notice;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -26,7 +27,7 @@ use thalweg_admin::{
     MaintenanceChanged, NewAddress, NewEndpoint, NewLabel, OpenTap, Purging, Recalling, Refusal,
     ReloadOptions, ReplaceOptions, RequestFilter, Reweighted, RollbackOptions, RouteStatus, SealedLabel,
     SeriesDocument, SeriesFilter, Services, ServicesSummary, Slos, SourceStatuses, State, Status, TapOptions,
-    Tokens, WeightsReset,
+    Tokens, Upgrading, WeightsReset,
 };
 use thalweg_core::limits::WORKER_SILENCE;
 use thalweg_core::{Event, EventKind, Notice};
@@ -53,6 +54,9 @@ pub(crate) struct Shared {
     started_at: SystemTime,
     pub(super) generation: AtomicU64,
     draining: AtomicBool,
+    /// A successor has been told what there is: what changes now it would not know.
+    pub(super) is_passed_on: AtomicBool,
+    pub(super) wishes: Wishes,
     stop: Notify,
     events: Events,
     origin: Mutex<Origin>,
@@ -116,6 +120,8 @@ impl Shared {
             started_at: SystemTime::now(),
             generation: AtomicU64::new(1),
             draining: AtomicBool::new(false),
+            is_passed_on: AtomicBool::new(false),
+            wishes: Wishes::default(),
             sources,
             route_sources,
             stop: Notify::new(),
@@ -401,6 +407,17 @@ impl Control for Shared {
 
     fn stop(&self) {
         self.stop.notify_one();
+    }
+
+    fn upgrade(&self, binary: Option<PathBuf>) -> Upgrading {
+        self.ask_for_upgrade(binary)
+    }
+
+    fn is_open_to_changes(&self) -> Result<(), String> {
+        match self.is_passed_on.load(Ordering::Acquire) {
+            false => Ok(()),
+            true => Err("another process is about to take over; ask again in some seconds".into()),
+        }
     }
 
     fn complain(&self, line: &str) {

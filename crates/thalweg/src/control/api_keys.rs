@@ -24,7 +24,7 @@ const TOLD: usize = 20;
 /// What is kept. A later version may add members, so unknown ones are no error.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-struct KeptKeysSpec {
+pub(crate) struct KeptKeysSpec {
     /// By the name of the list, then that of the key.
     lists: BTreeMap<String, BTreeMap<String, KeptKeySpec>>,
 }
@@ -74,30 +74,42 @@ struct State {
 }
 
 impl ApiKeyStore {
-    /// The lists as they were before a restart, kept in this directory from now on.
+    /// The lists as they were before a restart, or as a predecessor has them; kept in this directory from now on.
     ///
     /// # Errors
     /// A sentence: what is kept cannot be read.
-    pub(crate) fn open(directory: Option<&Path>) -> Result<Self, String> {
-        let Some(path) = directory.map(|directory| directory.join(FILE)) else { return Ok(Self::default()) };
+    pub(crate) fn open(directory: Option<&Path>, passed: Option<KeptKeysSpec>) -> Result<Self, String> {
+        let path = directory.map(|directory| directory.join(FILE));
         let told = |error: &dyn std::fmt::Display| {
-            let path = path.display();
+            let path = path.as_deref().unwrap_or(Path::new("what the predecessor has passed on")).display();
             format!(
                 "cannot read {path}: {error}\n  help: it holds API keys that were added while the proxy ran; mend or remove it"
             )
         };
-        let kept: KeptKeysSpec = kept_file::load(&path).map_err(|error| told(&error))?;
-        let what = format!("API keys in {}", path.display());
+        let kept = match (passed, &path) {
+            (Some(passed), _) => passed,
+            (None, Some(path)) => kept_file::load(path).map_err(|error| told(&error))?,
+            (None, None) => KeptKeysSpec::default(),
+        };
         let names: Vec<String> = kept.lists.keys().cloned().collect();
         let mut state = State { kept, live: BTreeMap::new(), keeper: None };
         for name in &names {
             // A key that was not read would be one that is not revoked and does not pass: nobody could say why.
             state.renew(name).map_err(|error| told(&error))?;
         }
-        let keeper = StateWriter::start(what, move |kept| kept_file::store(&path, &kept));
+        let keeper = path.map(|path| {
+            let what = format!("API keys in {}", path.display());
+            StateWriter::start(what, move |kept| kept_file::store(&path, &kept))
+        });
+        let keeper = keeper.transpose();
         state.keeper =
-            Some(keeper.map_err(|error| format!("cannot start the thread that keeps API keys: {error}"))?);
+            keeper.map_err(|error| format!("cannot start the thread that keeps API keys: {error}"))?;
         Ok(Self(Mutex::new(state)))
+    }
+
+    /// All that was added, for a successor.
+    pub(crate) fn passed(&self) -> KeptKeysSpec {
+        self.state().kept.clone()
     }
 
     /// Waits, no longer than `limit`, until the lists are kept. Says whether they are.

@@ -181,7 +181,8 @@ impl Base {
         // Those of documents after those that they are kept from, whichever source these have.
         let beside = self.apart.open_beside(&positions);
         let own = positions.iter().filter(|at| !beside.contains(at));
-        for at in own.chain(&beside).copied() {
+        for at in own.chain(&beside).copied().filter(|at| self.discover.contains_key(at)).collect::<Vec<_>>()
+        {
             let flaw = self.fill(at);
             let Some(service) = self.plan.services.get(at) else { continue };
             match &flaw {

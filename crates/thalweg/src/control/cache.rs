@@ -5,9 +5,12 @@ use super::config_events::event;
 use crate::operator_log::info;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_admin::{CacheStatus, CacheTotals, Events, Purged, Purging, Refusal, RouteCache};
+use thalweg_admin::{
+    CacheDiskStatus, CacheStatus, CacheTotals, DiskPurge, Events, Purged, Purging, Refusal, RouteCache,
+};
 use thalweg_core::EventKind;
-use thalweg_proxy::{Purge, WorkerPool};
+use thalweg_observe::CacheDiskStanding;
+use thalweg_proxy::{Purge, PurgeDone, WorkerPool};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -28,29 +31,35 @@ impl Default for Purges {
 }
 
 impl Purges {
-    /// Does a purge and tells of it: how many objects it was. `why`: behind what it is, in the event. `wait`: for those
+    /// Does a purge and tells of it. `why`: behind what it is, in the event. `wait`: for those
     /// before it.
     ///
     /// # Errors
     /// Others take too long.
     pub(super) async fn run(
         &self,
-        work: impl FnOnce() -> u64 + Send + 'static,
+        work: impl FnOnce() -> PurgeDone + Send + 'static,
         (what, why): (&Purge, &str),
         (events, wait): (&Events, Duration),
-    ) -> Result<u64, String> {
+    ) -> Result<PurgeDone, String> {
         let place = timeout(wait, self.0.clone().acquire_owned()).await;
         let Ok(Ok(place)) = place else { return Err("other purges are under way; try again".to_owned()) };
         let done = spawn_blocking(move || {
             let _place = place;
             work()
         });
-        let objects = done.await.map_err(|_| "the purge has failed: a bug in the proxy".to_owned())?;
+        let done = done.await.map_err(|_| "the purge has failed: a bug in the proxy".to_owned())?;
+        let PurgeDone { objects, is_kept } = done;
         let s = if objects == 1 { "" } else { "s" };
-        let text = format!("{what}: {objects} object{s}{why}");
+        let disk = match is_kept {
+            None => "",
+            Some(true) => ", and what is on the disk",
+            Some(false) => ", and what is on the disk until a restart: it cannot be written down there",
+        };
+        let text = format!("{what}: {objects} object{s}{disk}{why}");
         info(format_args!("purged {text}"));
         events.publish(event(EventKind::CachePurged, text));
-        Ok(objects)
+        Ok(done)
     }
 }
 
@@ -74,9 +83,10 @@ impl Shared {
                     None => None,
                 }
             };
-            let (objects, replicas) = tokio::join!(purges.run(work, (&purge, ""), (&events, WAIT)), others);
-            let objects = objects.map_err(Refusal::Unavailable)?;
-            Ok(Purged { what: purge.to_string(), soft: purge.is_soft, objects, replicas })
+            let (done, replicas) = tokio::join!(purges.run(work, (&purge, ""), (&events, WAIT)), others);
+            let PurgeDone { objects, is_kept } = done.map_err(Refusal::Unavailable)?;
+            let disk = is_kept.map(|is_kept| if is_kept { DiskPurge::Kept } else { DiskPurge::Pending });
+            Ok(Purged { what: purge.to_string(), soft: purge.is_soft, objects, disk, replicas })
         });
         Box::pin(async move {
             task.await.unwrap_or_else(|_| Err(Refusal::Unavailable("the purge has been broken off".into())))
@@ -112,6 +122,25 @@ fn status(pool: &WorkerPool, in_use: bool, routes: Vec<(String, [u64; 6])>) -> C
             made_stale: cache.made_stale,
         },
         routes,
+        disk: cache.disk.map(disk_status),
         channel: None,
+    }
+}
+
+fn disk_status(disk: CacheDiskStanding) -> CacheDiskStatus {
+    CacheDiskStatus {
+        condition: disk.condition.to_owned(),
+        bytes: disk.bytes,
+        limit_bytes: disk.limit_bytes,
+        objects: disk.objects,
+        hits: disk.hits,
+        busy: disk.busy,
+        written: disk.written,
+        dropped: disk.dropped,
+        evictions: disk.evictions,
+        rewritten: disk.kept,
+        purged: disk.removed,
+        damaged: disk.damaged,
+        errors: disk.errors,
     }
 }

@@ -102,6 +102,11 @@ impl History {
         }
     }
 
+    /// Whether what runs is in no file.
+    pub(crate) fn runs_ephemeral(&self) -> bool {
+        self.entries.back().is_some_and(|running| running.ephemeral)
+    }
+
     /// A text with its tag takes over; its number. The same again stays the same entry.
     pub(crate) fn push(&mut self, (text, etag): (&str, &str), generation: u64, cause: Cause) -> u64 {
         let text = Text::from(text);

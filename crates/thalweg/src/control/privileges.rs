@@ -24,17 +24,25 @@ pub(crate) fn default_state_directory() -> PathBuf {
 }
 
 /// Becomes `user` (`user` or `user:group`). The directories that are missing are made before and given to that user; in
-/// those that exist the user must be able to make files.
+/// those that exist the user must be able to make files, but for one that is `optional`.
 ///
 /// # Errors
 /// A sentence that names the directory or the user.
-pub(crate) fn become_user(user: &str, directories: &[&Path]) -> Result<(), String> {
+pub(crate) fn become_user(user: &str, directories: &[&Path], optional: Option<&Path>) -> Result<(), String> {
     let identity = machine::identity(user).map_err(|error| error.to_string())?;
+    if let Some(directory) = optional {
+        // Whoever uses it says what is wrong with it.
+        let _ = make(directory, |made| give(made, identity));
+    }
     for directory in directories {
         make(directory, |made| give(made, identity))
             .map_err(|error| format!("cannot prepare {}: {error}", directory.display()))?;
     }
-    machine::assume(identity).map_err(|error| format!("cannot become `{user}`: {error}"))?;
+    let is_already = rustix::process::geteuid().as_raw() == identity.uid
+        && rustix::process::getegid().as_raw() == identity.gid;
+    // A successor is started by who has become it.
+    let assumed = if is_already { Ok(()) } else { machine::assume(identity) };
+    assumed.map_err(|error| format!("cannot become `{user}`: {error}"))?;
     let closed = |directory: &&&Path| access(**directory, Access::WRITE_OK | Access::EXEC_OK).is_err();
     match directories.iter().find(closed) {
         None => Ok(()),
@@ -46,6 +54,12 @@ pub(crate) fn become_user(user: &str, directories: &[&Path]) -> Result<(), Strin
             ))
         }
     }
+}
+
+/// Makes a directory that the process can do without, and those above it that are missing, for the present user.
+pub(crate) fn make_optional(directory: &Path) {
+    // Whoever uses it says what is wrong with it.
+    let _ = make(directory, |_| Ok(()));
 }
 
 /// Makes a directory and those above it that are missing; `made` is called with each of them, the outermost first.

@@ -130,7 +130,8 @@ fn waits_for_restart(origin: &Origin, (plan, settings): (&Plan, &Settings)) -> V
     look("limits.max_connections", limits.max_connections == origin.limits.max_connections);
     look("limits.memory", limits.memory == origin.limits.memory);
     look("limits.max_in_flight", limits.max_in_flight == origin.limits.max_in_flight);
-    look("cache.memory", plan.cache == origin.cache);
+    look("cache.memory", plan.cache.memory == origin.cache.memory);
+    look("cache.disk", plan.cache.disk == origin.cache.disk);
     keys
 }
 

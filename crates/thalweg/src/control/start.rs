@@ -20,8 +20,8 @@ use super::history::{self, History};
 use super::kept_file;
 use super::kept_sources::KeptSources;
 use super::origin::Origin;
-use super::overlay;
-use super::privileges::{become_user, default_state_directory};
+use super::overlay::{self, OverlaySpec};
+use super::privileges::{become_user, default_state_directory, make_optional};
 use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
 use super::route_sources::first_documents;
@@ -31,11 +31,16 @@ use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
 use super::traces::Traces;
+use super::upgrade::{ADMIN_SOCKETS, Upgrades};
 use super::{Control, Signals};
 use super::{maintenance, weights::in_force};
 use crate::cli::show;
+use crate::handover::{Channel, Parent, RuntimeChangesSpec, Successor};
 use crate::operator_log::{info, warn};
-use std::net::SocketAddr;
+use crate::service_manager;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -45,9 +50,10 @@ use thalweg_config::protections::Apart;
 use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_discovery::{Followed, Followers, Registrations, Update};
+use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{CachePlan, Limits, ListenAddress};
+use thalweg_proxy::plan::{CachePlan, DiskPlan, Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -63,6 +69,11 @@ const FIRST_SETS: Duration = Duration::from_secs(5);
 /// What of that is left for host names however slow documents are, and all that names have where there are no sources.
 const FIRST_NAMES: Duration = Duration::from_secs(2);
 
+/// How long the workers of a process that takes over may take until they turn.
+const TURNS: Duration = Duration::from_secs(10);
+/// How often it is looked whether they do.
+const TURNS_LOOK: Duration = Duration::from_millis(5);
+
 /// What the command line says beside the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct RunOptions {
@@ -74,6 +85,8 @@ pub(crate) struct RunOptions {
     pub(crate) watch: bool,
     /// Say less: what is said is said by somebody else.
     pub(crate) quiet: bool,
+    /// Who has started this process, and what it has given it.
+    pub(crate) parent: Parent,
 }
 
 /// Starts the proxy; the caller then runs [`Control::run`]. The handle ends the admin thread when dropped.
@@ -82,8 +95,42 @@ pub(crate) struct RunOptions {
 /// A sentence for the operator, with help where there is some.
 pub(crate) async fn start(
     loaded: Loaded,
-    options: RunOptions,
+    mut options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
+    let Parent { sockets, successor, supervisor } = std::mem::take(&mut options.parent);
+    let quiet = options.quiet;
+    let started = start_beside(loaded, options, (sockets, &successor, supervisor)).await;
+    let (control, mut admin, reason) = match (started, &successor) {
+        (Err(why), Some(successor)) => {
+            successor.fail(&why);
+            return Err(why);
+        }
+        (started, _) => started?,
+    };
+    if let Some(successor) = successor {
+        info(format_args!("takes over from a process of {}", successor.version));
+        control.shared.turns(TURNS).await?;
+        successor.take_over().map_err(|error| format!("the process before this one goes on: {error}"))?;
+        if let Err(error) = admin.take_place() {
+            warn(format_args!("the admin socket cannot be put in its place: {error}"));
+        }
+        control.shared.worker_pool().accept();
+    }
+    if !quiet {
+        let settings = control.shared.origin().settings.clone();
+        announce(&control.shared, &settings, &admin, reason);
+    }
+    Ok((control, admin))
+}
+
+/// The same up to where this process could accept, where it is to take over.
+async fn start_beside(
+    loaded: Loaded,
+    options: RunOptions,
+    (sockets, successor, supervisor): (Vec<InheritedSocket>, &Option<Successor>, Option<Arc<Channel>>),
+) -> Result<(Control, thalweg_admin::Handle, PlaceReason), String> {
+    let inherited = Inherited::new(sockets);
+    let changes = successor.as_ref().map(|successor| &successor.changes);
     // From here on a signal means a reload or a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
     let waits_until = Instant::now() + FIRST_SETS;
@@ -93,15 +140,16 @@ pub(crate) async fn start(
     let Loaded { plan, settings, warnings, inputs, provenance, text, apart, .. } = loaded;
     show(&warnings, false);
     let budget = budget(&plan, &settings);
-    let doors = bind_listeners(&plan, budget).map_err(|error| explain(&error))?;
+    let doors = bind_listeners(&plan, budget, &inherited).map_err(|error| explain(&error))?;
     let state = settings.state.clone().unwrap_or_else(default_state_directory);
-    let place = admin_place(&options, (&settings, &state))?;
+    let place = admin_place(&options, (&settings, &state), plan.cache.disk.as_ref())?;
     let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let changed = Arc::new(Notify::new());
-    let mut runtime = laid_over((plan, apart), &settings, kept_sources)?;
+    let overlay = changes.map(|changes| changes.overlay.clone());
+    let mut runtime = laid_over((plan, apart), (&settings, overlay), kept_sources)?;
     let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
     let pool = WorkerPoolOptions {
@@ -113,15 +161,20 @@ pub(crate) async fn start(
         names,
         bell: bell(&changed),
         challenges: acme.challenges(),
+        waits: successor.is_some(),
     };
-    let kept = kept(settings.state.as_deref())?;
+    let kept = kept(settings.state.as_deref(), changes)?;
     let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
-    let started_with = (worker_pool.plan().limits, worker_pool.plan().cache);
+    let started_with = (worker_pool.plan().limits, worker_pool.plan().cache.clone());
     let read = (options.file, text.0, inputs, provenance);
     let origin = origin(read, (&settings, documents), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
-    let admin = open_admin(&shared, &settings, (place, state), options.quiet)?;
+    let upgrades = Upgrades::new(&shared, supervisor);
+    let reason = place.reason;
+    let admin = (place, state, AdminSockets::of(&inherited, successor.is_some()));
+    let admin = open_admin(&shared, &settings, admin)?;
+    tell_unused(&inherited);
     Ok((
         Control {
             webhooks: Webhooks::start(settings.webhooks, shared.events(), registry.webhooks(), notices_in),
@@ -150,32 +203,70 @@ pub(crate) async fn start(
             issued,
             is_untidy: false,
             signals,
+            upgrades,
         },
         admin,
+        reason,
     ))
 }
 
-/// Begins to answer on the admin listeners, and says so unless it is to be `quiet`.
+impl Shared {
+    /// Waits until all workers turn.
+    async fn turns(&self, limit: Duration) -> Result<(), String> {
+        let end = Instant::now() + limit;
+        loop {
+            match self.alive() {
+                Ok(()) => return Ok(()),
+                Err(why) if Instant::now() >= end => return Err(why),
+                Err(_) => tokio::time::sleep(TURNS_LOOK).await,
+            }
+        }
+    }
+}
+
+/// Begins to answer on the admin listeners; a process that takes over, when it does.
 fn open_admin(
     shared: &Arc<Shared>,
     settings: &Settings,
-    (place, state): (SocketPlace, PathBuf),
-    quiet: bool,
+    (place, state, sockets): (SocketPlace, PathBuf, AdminSockets),
 ) -> Result<thalweg_admin::Handle, String> {
-    let options = admin_options(settings, place.path.clone(), state)?;
+    let mut options = admin_options(settings, place.path.clone(), state)?;
+    (options.succeeds, options.sockets) = (sockets.succeeds, sockets.sockets);
     let admin = thalweg_admin::start(options, shared.clone()).map_err(|error| error.to_string())?;
     keep(shared, &admin);
-    if !quiet {
-        announce(shared, settings, &admin, place.reason);
-    }
     Ok(admin)
 }
 
 /// What is kept in the state directory, where there is one.
-fn kept(directory: Option<&Path>) -> Result<(AccessLists, TimeSeries, ApiKeyStore), String> {
-    let now = SystemTime::now();
-    let (access, series) = (AccessLists::open(directory, now)?, TimeSeries::open(directory, now));
-    Ok((access, series, ApiKeyStore::open(directory)?))
+fn kept(
+    directory: Option<&Path>,
+    passed: Option<&RuntimeChangesSpec>,
+) -> Result<(AccessLists, TimeSeries, ApiKeyStore), String> {
+    let (now, access) = (SystemTime::now(), passed.map(|passed| passed.access.clone()));
+    let (access, series) = (AccessLists::open(directory, access, now)?, TimeSeries::open(directory, now));
+    Ok((access, series, ApiKeyStore::open(directory, passed.map(|passed| passed.api_keys.clone()))?))
+}
+
+/// What a process that takes over has of the admin sockets of the one before.
+struct AdminSockets {
+    succeeds: bool,
+    sockets: [Option<TcpListener>; 2],
+}
+
+impl AdminSockets {
+    fn of(inherited: &Inherited, succeeds: bool) -> Self {
+        let take = |name| inherited.take(name, "", |_| false).pop().map(TcpListener::from);
+        Self { succeeds, sockets: ADMIN_SOCKETS.map(take) }
+    }
+}
+
+/// Tells of sockets that nobody has taken: they are closed, and who waits in them is lost.
+fn tell_unused(inherited: &Inherited) {
+    let rest = inherited.rest();
+    let names: BTreeSet<_> = rest.iter().map(|socket| &*socket.name).collect();
+    for name in names {
+        warn(format_args!("a socket that was passed on is not used, and is closed: {name}"));
+    }
 }
 
 /// What the machine and the configuration allow.
@@ -186,12 +277,20 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     Budget::of(plan, allowance)
 }
 
-/// Becomes the user that is configured, for whom the directories of the admin socket and of the state are made.
-fn leave_root(settings: &Settings, socket: &Path, state: &Path) -> Result<(), String> {
-    let Some(user) = &settings.user else { return Ok(()) };
+/// Becomes the user that is configured, for whom the directories of the admin socket, of the state and of the cache are
+/// made.
+fn leave_root(
+    settings: &Settings,
+    (socket, state): (&Path, &Path),
+    cache: Option<&DiskPlan>,
+) -> Result<(), String> {
+    let Some(user) = &settings.user else {
+        cache.into_iter().for_each(|disk| make_optional(&disk.path));
+        return Ok(());
+    };
     let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
     let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    become_user(&user, &[folder, state])
+    become_user(&user, &[folder, state], cache.map(|disk| &*disk.path))
 }
 
 /// What the control thread knows of the admin server.
@@ -243,11 +342,12 @@ fn origin(
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.
 fn laid_over(
     (plan, apart): (Plan, Apart),
-    settings: &Settings,
+    (settings, passed): (&Settings, Option<OverlaySpec>),
     kept_sources: KeptSources,
 ) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
-    let overlay = store.as_deref().map(kept_file::load).transpose().map_err(|error| {
+    let load = || store.as_deref().map(kept_file::load).transpose();
+    let overlay = passed.map_or_else(load, |passed| Ok(Some(passed))).map_err(|error: io::Error| {
         let path = store.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
         format!("cannot read {path}: {error}\n  help: it holds changes made through the admin API; mend or remove it")
     })?;
@@ -342,14 +442,18 @@ fn open_log(wanted: Option<&AccessLog>, registry: &Registry) -> Result<Option<Ar
 }
 
 /// Where the admin socket will be, ready for it; from then on the process is the user that is configured.
-fn admin_place(options: &RunOptions, (settings, state): (&Settings, &Path)) -> Result<SocketPlace, String> {
+fn admin_place(
+    options: &RunOptions,
+    (settings, state): (&Settings, &Path),
+    cache: Option<&DiskPlan>,
+) -> Result<SocketPlace, String> {
     let place =
         options.admin_socket.clone().map_or_else(SocketPlace::from_environment, SocketPlace::argument);
     place.prepare().map_err(|error| {
         let at = place.path.display();
         format!("the admin socket {at} cannot be opened: {error}\n  help: {ANOTHER_SOCKET}")
     })?;
-    leave_root(settings, &place.path, state)?;
+    leave_root(settings, (&place.path, state), cache)?;
     Ok(place)
 }
 
@@ -366,6 +470,8 @@ fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Re
         state_dir,
         names: Vec::new(),
         metrics_address: settings.metrics.as_ref().and_then(tcp),
+        succeeds: false,
+        sockets: [None, None],
     })
 }
 
@@ -423,4 +529,5 @@ fn announce(shared: &Shared, settings: &Settings, admin: &thalweg_admin::Handle,
     }
     info(format_args!("admin on unix:{socket}"));
     info("ready");
+    service_manager::ready("serving");
 }

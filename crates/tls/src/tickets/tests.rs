@@ -106,3 +106,20 @@ fn a_period_has_the_same_tickets_in_every_configuration() {
     let shared = Tickets::of_process().unwrap();
     assert!(Arc::ptr_eq(&shared, &Tickets::of_process().unwrap()));
 }
+
+#[test]
+fn tickets_of_a_process_are_good_in_the_one_after_it() {
+    // A period that no other test has: what is known of the process is shared by them all.
+    let period = Duration::from_secs(7_777);
+    let before = Tickets::of_process_for(period).unwrap();
+    let ticket = before.encrypt(b"session").unwrap();
+    let passed = Tickets::pass_on();
+    assert!(format!("{passed:?}").starts_with("PassedKeys("), "no secret is shown");
+    drop(before);
+    let stranger = Tickets::of_process_for(period).unwrap();
+    assert_eq!(stranger.decrypt(&ticket), None);
+    drop(stranger);
+    Tickets::take_over(passed);
+    let after = Tickets::of_process_for(period).unwrap();
+    assert_eq!(after.decrypt(&ticket).as_deref(), Some(b"session".as_slice()));
+}

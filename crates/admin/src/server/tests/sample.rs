@@ -117,6 +117,14 @@ impl Live {
 }
 
 impl Control for Sample {
+    fn upgrade(&self, _: Option<std::path::PathBuf>) -> crate::control::Upgrading {
+        Box::pin(async { Err(crate::control::Refusal::Conflict("no upgrade here".into())) })
+    }
+
+    fn is_open_to_changes(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn limits(&self) -> Limits {
         let usage = Usage { used: Some(1), max: 10 };
         Limits {
@@ -196,6 +204,7 @@ impl Control for Sample {
                 made_stale: 0,
             },
             routes: vec![RouteCache::new("shop".into(), [1, 0, 0, 0, 2, 0])],
+            disk: None,
             channel: None,
         }
     }
@@ -205,7 +214,7 @@ impl Control for Sample {
         Box::pin(async move {
             match &purge.route {
                 Some(route) => Err(Refusal::Unknown(format!("there is no route `{route}`"))),
-                None => Ok(Purged { what: purge.to_string(), soft, objects: 1, replicas: None }),
+                None => Ok(Purged { what: purge.to_string(), soft, objects: 1, disk: None, replicas: None }),
             }
         })
     }

@@ -8,6 +8,7 @@ use crate::state::worker::Worker;
 use std::sync::Arc;
 use thalweg_cache::request::FieldLines;
 use thalweg_cache::{Client, Forward, Key, Request, Url};
+use thalweg_disk::Disk;
 use thalweg_filter::{CacheRule, FieldView, QueryEdit};
 use thalweg_http::FieldId;
 use thalweg_store::{Choice, Stored};
@@ -21,6 +22,10 @@ pub(crate) struct Asked {
     pub(crate) key: Key,
     /// What tells the request from others under its key, as far as it is known.
     pub(crate) variant: Vec<u8>,
+    /// The disk was asked.
+    pub(crate) has_asked_disk: bool,
+    /// What answers has come from there.
+    pub(crate) is_from_disk: bool,
 }
 
 impl Asked {
@@ -34,7 +39,14 @@ impl Asked {
         if let Some(target) = other_target(x, rule) {
             key.add_target(&target).ok()?;
         }
-        Some(Self { rule: rule.clone(), has_credentials: *has_credentials, key, variant: Vec::new() })
+        Some(Self {
+            rule: rule.clone(),
+            has_credentials: *has_credentials,
+            key,
+            variant: Vec::new(),
+            has_asked_disk: disk_of(worker, rule).is_none(),
+            is_from_disk: false,
+        })
     }
 
     /// The request, as far as the cache is concerned.
@@ -73,6 +85,11 @@ impl Asked {
         }
         filtering.target.set_query(edit);
     }
+}
+
+/// The disk, where responses of this rule are kept there: those for one client are not.
+pub(crate) fn disk_of<'w>(worker: &'w Worker, rule: &CacheRule) -> Option<&'w Disk> {
+    worker.shared.disk.as_ref().filter(|_| !rule.policy.is_per_client())
 }
 
 /// The fields of a request as they go to the service.

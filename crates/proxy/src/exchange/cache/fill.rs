@@ -1,6 +1,6 @@
 //! Fetching a response for the store: an exchange of its own, whose response is decided on when its head is there.
 
-use crate::exchange::cache::asked::{Asked, fields};
+use crate::exchange::cache::asked::{Asked, disk_of, fields};
 use crate::exchange::cache::own_response::{Given, OwnResponse};
 use crate::exchange::subrequest::{InnerRequest, start_for_route};
 use crate::relay::ResponseSink;
@@ -17,6 +17,7 @@ use thalweg_cache::{
     use_on_failure, validated, write_conditions,
 };
 use thalweg_core::Fault;
+use thalweg_disk::{Disk, Ticket};
 use thalweg_filter::{CacheRule, FieldView};
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::h1::framing::response_length;
@@ -42,6 +43,10 @@ const UNKEYED: [&str; 12] = [
     "x-forwarded-path",
     "x-url-scheme",
 ];
+
+/// Larger bodies are not written again for a lifetime of fewer seconds than these.
+const LARGE_BODY: u64 = 64 * 1024;
+const SHORT_TTL: i64 = 60;
 
 /// What belongs to the connection, or is made anew for each client.
 const FRAMING: FieldSet = FieldSet::of(&[
@@ -107,6 +112,7 @@ impl Fill {
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
     let request = InnerRequest::for_cache(worker, x, fill.question());
     let Fill { rule, lines, has_credentials, lead, validated, own } = fill;
+    let disk = disk_of(worker, &rule).map(|disk| (disk.clone(), disk.ticket()));
     let sink = Sink {
         store: worker.shared.cache.clone(),
         rule,
@@ -114,6 +120,7 @@ pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) 
         has_credentials,
         validated,
         own,
+        disk,
         asked: now(),
         state: State::Waiting(lead),
     };
@@ -134,6 +141,8 @@ enum State {
 
 struct Sink {
     store: Store,
+    /// What is stored is written there too, unless it was purged since this moment.
+    disk: Option<(Disk, Ticket)>,
     rule: Arc<CacheRule>,
     lines: Vec<u8>,
     has_credentials: bool,
@@ -145,6 +154,21 @@ struct Sink {
 }
 
 impl Sink {
+    /// What is stored now goes to the disk too.
+    fn put(&self, object: &Arc<Object>) {
+        if let Some((disk, ticket)) = &self.disk {
+            disk.put(object, *ticket);
+        }
+    }
+
+    /// A stored response goes; from the disk first, so that it does not come back from there.
+    fn remove(&self, object: &Arc<Object>) {
+        if let Some((disk, _)) = &self.disk {
+            disk.remove_object(object);
+        }
+        self.store.remove_object(object);
+    }
+
     fn request(lines: &[u8], has_credentials: bool) -> Request<'_> {
         let mut request = Request::read(Method::Get, false, split_lines(lines));
         request.has_credentials |= has_credentials;
@@ -160,27 +184,34 @@ impl Sink {
             return self.keep((lead, &request), &lines, response, fields);
         };
         match validated(policy, &request, object.head(), response, fields.clone()) {
-            Validated::Freshened(head) => drop(lead.freshen(&object, *head)),
+            Validated::Freshened(head) => {
+                // Where it was purged meanwhile, it answers those who wait and is not stored.
+                let is_stored = lead.is_stored_when_complete();
+                let freshened = lead.freshen(&object, *head);
+                if is_stored && is_worth_writing(&object, &freshened) {
+                    self.put(&freshened);
+                }
+            }
             Validated::UsedOnce(head, why) => {
                 if why.is_of_response() {
-                    self.store.remove_object(&object);
+                    self.remove(&object);
                 }
                 self.give(Given::Stored(head.into(), object));
                 lead.not_stored(why, None);
             }
             Validated::VariesAnew(head) => {
-                self.store.remove_object(&object);
+                self.remove(&object);
                 self.give(Given::Stored(head.into(), object));
                 lead.not_stored(NotStored::Varies, None);
             }
             Validated::Repeat => {
-                self.store.remove_object(&object);
+                self.remove(&object);
                 lead.fail(Broken::Failed);
             }
             Validated::Stale(_) => lead.answer_with(object),
             Validated::Replaced { drops_stored } => {
                 if drops_stored {
-                    self.store.remove_object(&object);
+                    self.remove(&object);
                 }
                 return self.keep((lead, &request), &lines, response, fields);
             }
@@ -296,12 +327,24 @@ impl ResponseSink for Sink {
         match (mem::replace(&mut self.state, State::Over), outcome) {
             (State::Waiting(lead), Err(fault)) => self.fail(lead, fault),
             // What is not complete is broken for its readers, and not stored.
-            (State::Storing(lead), Ok(())) => drop(lead.finish()),
+            (State::Storing(lead), Ok(())) => {
+                if let Ok(Some(object)) = lead.finish() {
+                    self.put(&object);
+                }
+            }
             (State::Storing(lead), Err(_)) => lead.fail(Broken::Failed),
             (State::Own(own), outcome) => own.end(outcome),
             (State::Waiting(_), Ok(())) | (State::Over, _) => {}
         }
     }
+}
+
+/// Whether a freshened response is to be written with its body once more. Where it is stale again soon, what the disk
+/// has of it is as good: that is stale already, so that it is validated before it is used.
+fn is_worth_writing(old: &Object, new: &Object) -> bool {
+    let now = now();
+    let is_short = new.head().freshness.ttl(now) < SHORT_TTL && new.body().len() > LARGE_BODY;
+    old.head().freshness.is_fresh(now) || !is_short
 }
 
 fn now() -> UnixMillis {

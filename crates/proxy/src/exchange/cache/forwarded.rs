@@ -9,6 +9,7 @@ use thalweg_cache::{
     HeadEffect, Key, Response, StoredHead, UnixMillis, Url, head_effect, invalidates, same_origin,
 };
 use thalweg_filter::FieldView;
+use thalweg_store::Object;
 
 /// The final response to a request that went to the service has come, with this head: what is stored may go, hold for
 /// longer, or be worth another try.
@@ -38,8 +39,15 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
     if let Some(object) = &forwarded.selected {
         let length = object.body().len();
         match head_effect(policy, &request(x), (object.head(), length), &response, lines.clone()) {
-            HeadEffect::Freshened(head) => drop(store.freshen(object, *head)),
-            HeadEffect::Dropped => drop(store.remove_object(object)),
+            HeadEffect::Freshened(head) => {
+                // The disk has the earlier head.
+                forget(worker, object);
+                store.freshen(object, *head);
+            }
+            HeadEffect::Dropped => {
+                forget(worker, object);
+                store.remove_object(object);
+            }
             HeadEffect::Nothing => {}
         }
     }
@@ -51,15 +59,28 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
     }
 }
 
+/// A stored response goes from the disk.
+fn forget(worker: &Worker, object: &Object) {
+    if let Some(disk) = &worker.shared.disk {
+        disk.remove_object(object);
+    }
+}
+
 /// What is stored for the URL of an unsafe request goes, and what its response names (RFC 9111 §4.4).
 fn invalidate(worker: &Worker, x: &Exchange, forwarded: &Forwarded, named: [Option<&[u8]>; 2]) {
-    let store = &worker.shared.cache;
-    store.remove_url(forwarded.key.url());
+    // From the disk first: what is read there meanwhile does not go back into memory.
+    let remove = |url: &[u8]| {
+        if let Some(disk) = &worker.shared.disk {
+            disk.remove_url(url);
+        }
+        worker.shared.cache.remove_url(url);
+    };
+    remove(forwarded.key.url());
     let own = url(x);
     for target in named.into_iter().flatten().filter_map(|reference| same_origin(&own, reference)) {
         let url = Url { path: &target.path, query: target.query.as_deref(), ..own };
         if let Ok(key) = Key::of(&forwarded.rule.key, &url, fields(x), None) {
-            store.remove_url(key.url());
+            remove(key.url());
         }
     }
 }

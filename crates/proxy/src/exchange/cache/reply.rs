@@ -1,13 +1,15 @@
 //! What a client gets from the cache.
 
 use crate::exchange::cache::asked::{Asked, fields};
+use crate::exchange::cache::disk::StreamPlace;
 use crate::exchange::cache::own_response::Passed;
-use crate::exchange::cache::source::{of_fill, of_stored};
+use crate::exchange::cache::source::{of_disk, of_fill, of_stored};
 use crate::state::exchange::Exchange;
 use crate::state::forwarded::NAME;
 use thalweg_cache::{
-    Answer, Body as Length, CacheStatus, Forward, Handled, Hit, NotStored, StoredHead, answer, write_answer,
+    Answer, Body as Length, CacheStatus, Detail, Forward, Handled, Hit, StoredHead, answer, write_answer,
 };
+use thalweg_disk::{Load, Loaded};
 use thalweg_filter::{CacheRule, Reply, ReplyBody};
 use thalweg_store::{Body, Given, Reader};
 
@@ -50,6 +52,24 @@ pub(crate) fn of_object(
     })
 }
 
+/// One that is on the disk, or the part of it that is asked for.
+pub(crate) fn of_loaded(
+    x: &Exchange,
+    asked: &Asked,
+    (loaded, load): (&Loaded, (Load, StreamPlace)),
+    used: &Use,
+) -> Box<Reply> {
+    let head = &loaded.head;
+    let whole = head.part.map_or(loaded.length, |part| part.total);
+    let parts = head.part.map(|part| thalweg_cache::Parts::of(&part));
+    let length = parts.as_ref().map_or(Length::Complete(whole), Length::Parts);
+    let from = head.part.map_or(0, |part| part.first);
+    compose(x, asked, (head, length), used, |range| {
+        let range = range.unwrap_or(0..whole);
+        of_disk(load, range.start.saturating_sub(from)..range.end.saturating_sub(from))
+    })
+}
+
 /// A response that is being received.
 pub(crate) fn of_given(
     x: &Exchange,
@@ -67,7 +87,7 @@ pub(crate) fn of_passed(rule: &CacheRule, why: Forward, passed: Passed) -> Box<R
     let mut reply = Reply::new(status);
     (reply.is_stored, reply.fields, reply.body) = (true, lines, body);
     let handled = Handled::Forwarded { why, status: None, stored: false, collapsed: false };
-    write_status(rule, handled, (None, Some(not_stored)), &mut reply.fields);
+    write_status(rule, handled, (None, Some(Detail::NotStored(not_stored))), &mut reply.fields);
     Box::new(reply)
 }
 
@@ -97,7 +117,8 @@ fn compose(
     reply.is_stored = true;
     reply.fields.reserve(head.lines().len() + 128);
     reply.status = write_answer(&answer, head, &used.hit, &mut reply.fields);
-    write_status(&asked.rule, used.handled, (Some(used.hit.ttl), None), &mut reply.fields);
+    let detail = (asked.is_from_disk && used.handled == Handled::Hit).then_some(Detail::Disk);
+    write_status(&asked.rule, used.handled, (Some(used.hit.ttl), detail), &mut reply.fields);
     reply.body = match answer {
         Answer::Full | Answer::Lacks | Answer::Several(..) => body(None),
         Answer::Part(range) => body(Some(range.range())),
@@ -109,7 +130,7 @@ fn compose(
 fn write_status(
     rule: &CacheRule,
     handled: Handled,
-    (ttl, detail): (Option<i64>, Option<NotStored>),
+    (ttl, detail): (Option<i64>, Option<Detail>),
     out: &mut Vec<u8>,
 ) {
     if rule.tells_status {

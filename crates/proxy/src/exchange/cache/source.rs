@@ -1,8 +1,10 @@
 //! Bodies of responses that come from the store.
 
+use crate::exchange::cache::disk::StreamPlace;
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 use thalweg_core::{Fault, FaultKind};
+use thalweg_disk::{Damaged, Load};
 use thalweg_filter::{BodySource, Piece, ReplyBody};
 use thalweg_store::{Body, Broken, Reader};
 
@@ -28,6 +30,43 @@ impl BodySource for StoredBody {
 
     fn poll_piece(&mut self, _context: &mut Context<'_>) -> Poll<Result<Option<Piece>, Fault>> {
         let found = self.body.piece(self.left.start).filter(|_| !self.left.is_empty());
+        Poll::Ready(Ok(found.map(|piece| take(piece, &mut self.left))))
+    }
+}
+
+/// Bytes of a body on the disk.
+pub(crate) fn of_disk((mut load, place): (Load, StreamPlace), range: Range<u64>) -> ReplyBody {
+    if range.is_empty() {
+        return ReplyBody::Empty;
+    }
+    if range.start > 0 {
+        load.seek(range.start);
+    }
+    ReplyBody::Source(Box::new(DiskBody { load, _place: place, left: range }))
+}
+
+#[derive(Debug)]
+struct DiskBody {
+    load: Load,
+    _place: StreamPlace,
+    left: Range<u64>,
+}
+
+impl BodySource for DiskBody {
+    fn length(&self) -> Option<u64> {
+        Some(self.left.end - self.left.start)
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, Fault>> {
+        if self.left.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        let found = ready!(self.load.poll_piece(context)).map_err(|Damaged| {
+            Fault::new(
+                FaultKind::HttpResponseIncomplete,
+                "the response that is stored on the disk is damaged",
+            )
+        })?;
         Poll::Ready(Ok(found.map(|piece| take(piece, &mut self.left))))
     }
 }

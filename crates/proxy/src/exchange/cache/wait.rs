@@ -65,6 +65,8 @@ pub(crate) async fn wait(
             Looked::Forward => return Ok(None),
             Looked::Answered(reply) => return Ok(Some(reply)),
             Looked::Waits(next) => next,
+            // The disk was asked before.
+            Looked::Loads(loading) => return Ok(alone(x, loading.asked, why)),
         };
     }
     let Waiting { asked, why, .. } = *waiting;

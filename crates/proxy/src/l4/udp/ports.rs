@@ -6,7 +6,7 @@
 
 use crate::plan::{Listener, ListenerProtocol};
 use crate::state::active_config::ActiveConfig;
-use crate::state::listener_sockets::Sockets;
+use crate::state::listener_sockets::SocketSeat;
 use crate::state::local_listener::LocalListener;
 use crate::state::token::Token;
 use crate::state::worker::Worker;
@@ -21,7 +21,7 @@ use thalweg_net::datagram::Datagrams;
 pub(super) struct Port {
     pub(super) socket: Datagrams,
     local_listener: RefCell<Rc<LocalListener>>,
-    sockets: Arc<Sockets>,
+    seat: SocketSeat,
     /// Answers to a datagram after which a session ends.
     responses: Cell<Option<u32>>,
 }
@@ -68,6 +68,11 @@ impl Ports {
         self.0.borrow().is_empty()
     }
 
+    /// Another process receives what clients send; answers still go out here.
+    pub(super) fn stop_receiving(&self) {
+        self.0.borrow().iter().for_each(|(_, port)| port.socket.stop_receiving());
+    }
+
     /// The listeners of `current` are open from now on, and no others.
     pub(super) fn take_over(&self, worker: &Worker, current: &ActiveConfig) {
         let mut ports = self.0.borrow_mut();
@@ -76,30 +81,35 @@ impl Ports {
             if listener.protocol != ListenerProtocol::Udp {
                 continue;
             }
-            let found = ports.iter().find(|(_, port)| Arc::ptr_eq(&port.sockets, &open.sockets));
-            let key = found.map(|(key, _)| key).or_else(|| add(&mut ports, worker, open));
-            let Some(key) = key else { continue };
-            ports[key].hold(worker, (position, listener), open);
-            kept.push(key);
+            let is_its = |port: &Port| Arc::ptr_eq(&port.seat.sockets, &open.sockets);
+            let mut keys: Vec<_> =
+                ports.iter().filter(|(_, port)| is_its(port)).map(|(key, _)| key).collect();
+            while let Some(key) = add(&mut ports, worker, open) {
+                keys.push(key);
+            }
+            for key in keys {
+                ports[key].hold(worker, (position, listener), open);
+                kept.push(key);
+            }
         }
         ports.retain(|key, _| kept.contains(&key));
     }
 }
 
-/// Opens one; `None` when the kernel cannot watch its socket.
+/// Opens one; `None` when all are open, or the kernel cannot watch it.
 fn add(
     ports: &mut Slab<Rc<Port>>,
     worker: &Worker,
     open: &crate::state::listener_sockets::OpenListener,
 ) -> Option<usize> {
-    let fd = open.sockets.take(worker.id)?;
+    let (seat, fd) = open.sockets.take(worker.id)?;
     let entry = ports.vacant_entry();
     let (key, owner) = (entry.key(), Token::Port(entry.key() as u32).into());
     match Datagrams::bound(&worker.reactor, fd, owner) {
         Ok(socket) => {
             let local_listener = LocalListener::new(&worker.shared.loads, worker.id, &open.state);
             let (local_listener, responses) = (RefCell::new(local_listener), Cell::new(None));
-            entry.insert(Rc::new(Port { socket, local_listener, sockets: open.sockets.clone(), responses }));
+            entry.insert(Rc::new(Port { socket, local_listener, seat, responses }));
             Some(key)
         }
         Err(error) => {
