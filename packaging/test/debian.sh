@@ -10,6 +10,7 @@ set -euo pipefail
 
 first=$(realpath "$1") second=$(realpath "$2")
 place=$(mktemp -d)
+trap 'umount --lazy "$place" && rmdir "$place"' EXIT
 mount --make-rprivate /
 mount -t tmpfs -o size=2g thalweg-test "$place"
 mkdir "$place"/{upper,work,root}
@@ -81,6 +82,11 @@ grep -q '^CapEff:.*0000000000000400$' "$root/proc/$service/status" || fail "it h
 
 step "logrotate"
 if inside test -x /usr/sbin/logrotate; then
+    # Lines are written a little later than answers, and what is empty is not rotated.
+    for _ in $(seq 100); do
+        if [[ -s $root/var/log/thalweg/access.log ]]; then break; fi
+        sleep 0.1
+    done
     inside logrotate --force /etc/logrotate.d/thalweg || fail "logrotate fails"
     kill -USR1 "$service"
     for _ in $(seq 100); do
@@ -89,6 +95,7 @@ if inside test -x /usr/sbin/logrotate; then
         sleep 0.1
     done
     grep -q /after "$root/var/log/thalweg/access.log" || fail "nothing is written after logrotate"
+    [[ -s $root/var/log/thalweg/access.log.1 ]] || fail "nothing is rotated"
     ! grep -q /after "$root/var/log/thalweg/access.log.1" || fail "it is written to the old file"
 fi
 
