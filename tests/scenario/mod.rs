@@ -55,6 +55,7 @@ mod leaks;
 mod limits;
 mod mirror;
 mod oidc;
+mod one_liners;
 mod openapi;
 mod pages;
 mod prometheus;

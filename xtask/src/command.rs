@@ -1,5 +1,6 @@
 //! Running other programs, and where things are. Called by every verb.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -38,6 +39,23 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("`{line}` failed ({}):\n{text}", output.status);
     }
     Ok(text)
+}
+
+/// What a command makes of some bytes.
+pub(crate) fn filtered(command: &mut Command, bytes: &[u8]) -> Result<Vec<u8>> {
+    let line = shown(command);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot run `{line}`"))?;
+    let input = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        // Beside the reading: it may not take all before it gives something.
+        scope.spawn(move || input.map(|mut input| input.write_all(bytes)));
+        child.wait_with_output()
+    })?;
+    if !output.status.success() {
+        bail!("`{line}` failed ({})", output.status);
+    }
+    Ok(output.stdout)
 }
 
 /// Whether a program of this name can be found.

@@ -9,6 +9,7 @@ mod command;
 mod dist;
 mod fuzz;
 mod generate;
+mod packages;
 mod test;
 mod tidy;
 mod ui;
@@ -41,8 +42,8 @@ enum Verb {
     Bench(bench::Bench),
     /// The public suite of tests for HTTP caches, with the product between its client and its server
     CacheTests(cache_tests::Args),
-    /// The binary to ship, and its debug information in a file of its own
-    Dist,
+    /// What is shipped: the binary, packages, the container image, what it is made of, and sums
+    Dist(dist::Args),
     /// Fuzz one target, or every target in turn
     Fuzz(fuzz::Args),
 }
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
         Verb::Ui(args) => ui::run(&args),
         Verb::Bench(bench) => bench::run(&bench),
         Verb::CacheTests(args) => cache_tests::run(&args),
-        Verb::Dist => dist::run(),
+        Verb::Dist(args) => dist::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
     };
     match result {

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::Message;
 
 use crate::command::{built, cargo, root, run as run_command};
+use crate::packages;
 
 /// Executables that have the machine for themselves: they measure, or bring threads of their own.
 const ALONE: &[&str] = &["black_box", "steady_state"];
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// Only what needs a control plane of Kubernetes, which is built once (ten minutes, needs Go)
     #[arg(long)]
     kubernetes: bool,
+    /// Only the packages: installed, started, upgraded and removed in a copy of this machine (root, dpkg)
+    #[arg(long)]
+    packages: bool,
     /// Handed to `cargo test` as it is, for instance a filter
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
@@ -45,6 +49,10 @@ struct Executable {
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.kubernetes {
         return kubernetes();
+    }
+    if args.packages {
+        run_command(&mut cargo("build --package thalweg"))?;
+        return packages::check(true);
     }
     if args.rest.is_empty() {
         build()?;

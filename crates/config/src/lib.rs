@@ -28,6 +28,9 @@ mod lint;
 // What is done with the result.
 pub mod diff;
 
+// What needs no file.
+pub mod command_line;
+
 // What they share and what they make.
 pub mod api_restrictions;
 pub mod diagnose;
@@ -41,12 +44,13 @@ pub mod settings;
 pub mod source;
 pub mod span_index;
 
+pub use command_line::{Arguments, ArgumentsFile, Https};
 pub use diagnose::{Class, Look, Report, SpecError};
 pub use diff::{Change, diff};
 pub use documents::{DocumentFlaw, Merged, Offer, RefusedDocument, with_documents};
 pub use inputs::Inputs;
 pub use lint::WARNINGS;
-pub use load::{Loaded, check_bytes, check_documents, check_text, find, load_file, places, quick};
+pub use load::{Loaded, check_bytes, check_documents, check_text, find, load_file, places};
 pub use provenance::{Object, Origin, Provenance};
 pub use settings::Settings;
 pub use source::{Position, Sources, Span};

@@ -12,10 +12,6 @@ use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
 use crate::span_index::Places;
-use crate::spec::{
-    Declared, FileSpec, ListSpec, ListenerSpec, NamedSpec, RouteSpec, Short as _, ShortSpec, SomeSpec,
-    Spanned, ToSpec,
-};
 use crate::validate::Secrets;
 use std::fmt;
 use std::io::Read;
@@ -155,53 +151,6 @@ pub(crate) fn check_with(
     let made = finish(made, problems, sources, secrets.into_inputs());
     let text = || String::from_utf8_lossy(bytes).into_owned();
     (made.map(|loaded| Loaded { text: HiddenText(text()), ..loaded }), joined)
-}
-
-/// `run --listen … --to …`: a configuration without a file, one listener per address, one route.
-///
-/// # Errors
-/// Every mistake that was found, in a text of one argument per line.
-pub fn quick(listen: &[String], to: &[String]) -> Result<Loaded, Report> {
-    let (mut text, mut spans) = (String::new(), Vec::new());
-    for (option, value) in listen.iter().map(|v| ("--listen ", v)).chain(to.iter().map(|v| ("--to ", v))) {
-        text.push_str(option);
-        let start = text.len();
-        text.push_str(&value.replace(['\n', '\r'], " "));
-        spans.push(Spanned::new(Span::new(0, start..text.len()), value.clone()));
-        text.push('\n');
-    }
-    let (mut sources, mut problems) = (Sources::default(), Problems::default());
-    sources.add("command line", text);
-    let urls = spans.split_off(listen.len());
-    let listeners = spans.into_iter().enumerate().map(|(at, address)| {
-        let name = if at == 0 { "web".to_owned() } else { format!("web-{}", at + 1) };
-        (Spanned::new(address.span, name), ShortSpec(ListenerSpec::of_text(address)))
-    });
-    let listeners = NamedSpec(listeners.collect());
-    let declared = Declared {
-        listeners: listeners.0.iter().map(|(name, _)| name.value.clone()).collect(),
-        ..Declared::default()
-    };
-    let span = urls.first().map_or(Span::default(), |url| url.span);
-    let to = Spanned::new(span, ToSpec::Urls(ListSpec { written: urls.len(), items: urls }));
-    let route = RouteSpec {
-        canary: None,
-        inherit: None,
-        name: Some(Spanned::new(span, "default".to_owned())),
-        listeners: SomeSpec::default(),
-        r#match: crate::spec::MatchSpec::default(),
-        filters: ListSpec::default(),
-        to,
-        timeouts: crate::spec::TimeoutsSpec::default(),
-        limits: crate::spec::RouteLimitsSpec::default(),
-        allow_encoded: ListSpec::default(),
-    };
-    let routes = ListSpec { items: vec![Spanned::new(span, route)], written: 1 };
-    let spec = FileSpec { listeners, routes, ..FileSpec::default() };
-    let secrets = Secrets::new(&|_| None, Inputs::default(), &Sources::default());
-    let made = compile(&spec, &declared, &secrets, &mut problems);
-    let made = made.map(|made| (made.plan, made.settings, (Provenance::default(), Places::of(&spec))));
-    finish(made, problems, sources, secrets.into_inputs())
 }
 
 fn finish(

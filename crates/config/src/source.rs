@@ -122,6 +122,16 @@ impl Sources {
         file
     }
 
+    /// Puts another text in the place of one; spans into it mean that one from then on.
+    pub(crate) fn replace(&mut self, file: u16, text: String) {
+        let mut new = Self::default();
+        let Some(source) = self.files.get_mut(usize::from(file)) else { return };
+        new.add(source.name.clone(), text);
+        if let Some(new) = new.files.pop() {
+            *source = new;
+        }
+    }
+
     /// Notes where another file includes this one.
     pub(crate) fn set_included(&mut self, file: u16, at: Option<Span>) {
         if let Some(source) = self.files.get_mut(usize::from(file)) {

@@ -86,17 +86,6 @@ fn another_secret_is_another_configuration() {
 }
 
 #[test]
-fn a_plan_without_a_file() {
-    let args = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
-    let plan = quick(&args(&[":8080"]), &args(&["http://a:1", "http://b:2"])).unwrap().plan;
-    assert_eq!(plan.services[0].endpoints.len(), 2);
-    let report = quick(&args(&["8080"]), &args(&["htp://a"])).unwrap_err();
-    assert_eq!(report.errors.len(), 2);
-    assert!(report.lines().starts_with("command line:1:10: "), "{}", report.lines());
-    assert!(quick(&[], &[]).is_err());
-}
-
-#[test]
 fn looks_in_the_places_of_the_design() {
     let environment = |name: &str| match name {
         "XDG_CONFIG_HOME" => Some("/x".to_owned()),

@@ -17,8 +17,10 @@ mod explain;
 mod har;
 mod health;
 mod import;
+mod init;
 mod list;
 mod maintenance;
+mod one_liner;
 mod output;
 mod plan;
 mod problem;
@@ -59,6 +61,8 @@ pub(crate) struct Cli {
 enum Verb {
     /// Run the proxy
     Run(run::RunArgs),
+    /// Ask five questions and write a configuration
+    Init(init::InitArgs),
     /// Check a configuration file and say everything that is wrong with it
     Check(check::CheckArgs),
     /// Say which route takes a request, why the others do not, and where it goes
@@ -126,6 +130,7 @@ impl Cli {
     pub(crate) fn run(self) -> ExitCode {
         match self.verb {
             Verb::Run(args) => run::run(&args),
+            Verb::Init(args) => init::init(&args),
             Verb::Check(args) => check::check(&args),
             Verb::Explain(args) => explain::explain(&args),
             Verb::Demo(args) => demo::demo(&args),

@@ -1,7 +1,8 @@
-//! `thalweg run`: the proxy.
+//! `thalweg run`: the proxy, with a file or with what the command line says ([`OneLinerArgs`]).
 
 use super::check::{locate, show};
-use super::complain;
+use super::one_liner::OneLinerArgs;
+use super::{complain, say};
 use crate::control::{RunOptions, start};
 use crate::handover::{Parent, VARIABLE};
 use crate::operator_log::{LineFormat, set_format};
@@ -10,23 +11,17 @@ use crate::supervisor::supervise;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use thalweg_config::{Loaded, load_file, quick};
+use thalweg_config::{Loaded, load_file};
 
 /// What to run.
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
     /// The configuration; default: $THALWEG_CONFIG, ./thalweg.yaml, the XDG configuration directory,
     /// /etc/thalweg/thalweg.yaml
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["listen", "to"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "OneLinerArgs")]
     config: Option<PathBuf>,
-    /// Without a file: an address to listen on, for example :8080 (may be given several times)
-    #[arg(long, value_name = "ADDRESS", requires = "to")]
-    listen: Vec<String>,
-    /// Without a file: where requests go, for example http://127.0.0.1:9001 (may be given several times)
-    #[arg(long, value_name = "URL", requires = "listen")]
-    to: Vec<String>,
     /// Reload when the configuration file has changed
-    #[arg(long, conflicts_with_all = ["listen", "to"])]
+    #[arg(long, conflicts_with = "OneLinerArgs")]
     watch: bool,
     /// Another place for the admin socket; default: $THALWEG_ADMIN_SOCKET, the XDG runtime directory, for root
     /// /run/thalweg, else a private directory below the temporary one
@@ -40,6 +35,9 @@ pub(crate) struct RunArgs {
     /// How the lines on stderr look
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LineFormat,
+    // Last: the heading of these holds for all that follow.
+    #[command(flatten)]
+    one_liner: OneLinerArgs,
 }
 
 /// When a supervisor runs the proxy.
@@ -71,6 +69,10 @@ impl Supervise {
 
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     set_format(args.log_format);
+    // Not under a supervisor, which would print it, too.
+    if args.one_liner.print_config {
+        return print_config(&args.one_liner);
+    }
     if args.supervise.unwrap_or_else(Supervise::from_environment).applies() {
         return supervise();
     }
@@ -81,11 +83,11 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let (loaded, file) = if args.listen.is_empty() {
+    let (loaded, file) = if args.one_liner.is_empty() {
         let Some(path) = locate(args.config.as_deref()) else { return ExitCode::FAILURE };
         (load_file(&path), Some(path))
     } else {
-        (quick(&args.listen, &args.to), None)
+        (args.one_liner.load().1, None)
     };
     match loaded {
         Ok(loaded) => {
@@ -100,6 +102,18 @@ pub(crate) fn run(args: &RunArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Prints the file that says the same as the options.
+fn print_config(options: &OneLinerArgs) -> ExitCode {
+    let (file, loaded) = options.load();
+    let is_in_order = loaded.is_ok();
+    show(&loaded.map_or_else(|report| report, |loaded| loaded.warnings), false);
+    if !is_in_order {
+        return ExitCode::FAILURE;
+    }
+    say(file.text().trim_end());
+    ExitCode::SUCCESS
 }
 
 /// Runs a configuration to its end.
