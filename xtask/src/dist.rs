@@ -189,9 +189,7 @@ fn chart(job: &Job) -> Result<()> {
 /// The sums of everything that is in the folder.
 fn sums(folder: &Path) -> Result<()> {
     let mut names: Vec<String> = fs::read_dir(folder)?
-        .filter_map(|entry| {
-            Some(entry.ok().filter(|entry| entry.path().is_file())?.file_name().into_string().ok()?)
-        })
+        .filter_map(|entry| entry.ok().filter(|entry| entry.path().is_file())?.file_name().into_string().ok())
         .filter(|name| name != SUMS)
         .collect();
     names.sort();

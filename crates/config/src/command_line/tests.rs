@@ -90,7 +90,8 @@ fn mistakes_name_the_option() {
         (text.lines().nth(position.line - 1).unwrap_or_default().to_owned(), position.column)
     };
     let some = |text: &str| Some(text.to_owned());
-    let cases: [(&str, usize, &dyn Fn(&mut Arguments)); 12] = [
+    type Case<'a> = (&'a str, usize, &'a dyn Fn(&mut Arguments));
+    let cases: [Case<'_>; 12] = [
         ("--listen \"8080\"", 10, &|a| a.listen[0] = "8080".into()),
         ("--to \"htp://a\"", 6, &|a| a.to[1] = "htp://a".into()),
         ("--balance fastest", 11, &|a| a.balance = some("fastest")),
