@@ -78,8 +78,8 @@ pub struct AdminOptions {
     pub names: Vec<String>,
     /// The address of a listener with only `/metrics`, `/livez`, `/readyz` and `/healthz`, without a token.
     pub metrics_address: Option<SocketAddr>,
-    /// The process takes over from another one: nothing is answered before [`Handle::take_place`], and the unix socket of
-    /// the other one is not in the way.
+    /// The process takes over from another one: nothing is answered before [`Handle::take_place`], and the unix socket
+    /// of the other one is not in the way.
     pub succeeds: bool,
     /// Sockets of the other one for the admin listener and that of metrics.
     pub sockets: [Option<StdTcpListener>; 2],

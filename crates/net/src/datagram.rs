@@ -56,8 +56,8 @@ pub fn bind(
     Ok((bound, sockets))
 }
 
-/// Takes sockets over that are bound already, and gives as many as [`bind`] would, or more. Whether workers have to share
-/// one is the last that is said.
+/// Takes sockets over that are bound already, and gives as many as [`bind`] would, or more. Whether workers have to
+/// share one is the last that is said.
 ///
 /// # Errors
 /// When descriptors have run out, or the first is no socket of IP.

@@ -131,8 +131,8 @@ impl Local {
     }
 }
 
-/// Whether a socket at an address is what a listener wants. Where the kernel has no IPv6, every address of both is every
-/// one of IPv4.
+/// Whether a socket at an address is what a listener wants. Where the kernel has no IPv6, every address of both is
+/// every one of IPv4.
 fn is_at((at, both): (SocketAddr, bool), (wanted, dual_stack): (SocketAddr, bool)) -> bool {
     let is_every = |address: SocketAddr| address.ip().is_unspecified();
     let is_fallback = dual_stack && at.is_ipv4() && is_every(at) && is_every(wanted);

@@ -66,7 +66,7 @@ pub(crate) use start::{RunOptions, start};
 pub(crate) use upgrade::command;
 
 use crate::cli::show;
-use crate::handover::Message;
+use crate::handover::MessageSpec;
 use crate::operator_log::{info, notice, warn};
 use crate::service_manager;
 use access_log::AccessLogMonitor;
@@ -206,7 +206,7 @@ impl Control {
         self.look_after_plan(true);
         self.hold_sockets(&[]);
         let state = shared.state_directory();
-        self.upgrades.tell(&Message::Serving { state });
+        self.upgrades.tell(&MessageSpec::Serving { state });
         for update in std::mem::take(&mut self.early) {
             self.take_over(update);
         }
@@ -340,7 +340,7 @@ impl Control {
 
     async fn drain(mut self, readings: JoinHandle<()>) -> ExitCode {
         service_manager::stopping();
-        self.upgrades.tell(&Message::Leaving);
+        self.upgrades.tell(&MessageSpec::Leaving);
         // Others send nothing more here as soon as they know; a registry that is slow to answer delays no drain.
         let mut registrations = std::mem::take(&mut self.registrations);
         let leaving = tokio::spawn(async move { registrations.leave().await });

@@ -8,10 +8,10 @@
 //! - the *supervisor*, where there is one: it starts both, and holds copies of the sockets for the case that a process
 //!   crashes (`supervisor.rs`).
 //!
-//! The order of an upgrade: the predecessor offers all that it has ([`Message::Offer`]); the successor reads its
-//! configuration, starts its threads and says that it is ready ([`Message::Ready`]) without having accepted anything; the
-//! predecessor lets go ([`Message::Go`]); the successor accepts. Whatever fails before that leaves the predecessor as it
-//! was. Connections wait in the queues of the sockets meanwhile, which both processes have.
+//! The order of an upgrade: the predecessor offers all that it has ([`MessageSpec::Offer`]); the successor reads its
+//! configuration, starts its threads and says that it is ready ([`MessageSpec::Ready`]) without having accepted anything;
+//! the predecessor lets go ([`MessageSpec::Go`]); the successor accepts. Whatever fails before that leaves the predecessor
+//! as it was. Connections wait in the queues of the sockets meanwhile, which both processes have.
 
 mod channel;
 mod message;
@@ -19,6 +19,6 @@ mod parent;
 mod successor;
 
 pub(crate) use channel::{Channel, Received};
-pub(crate) use message::{Message, OfferSpec, PassedSocketSpec, RuntimeChangesSpec};
+pub(crate) use message::{MessageSpec, OfferSpec, PassedSocketSpec, RuntimeChangesSpec};
 pub(crate) use parent::{Parent, VARIABLE};
 pub(crate) use successor::Successor;

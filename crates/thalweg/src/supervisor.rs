@@ -1,12 +1,12 @@
 //! A process that does nothing but start another one, hold its listening sockets, and start it again when it crashes.
 //!
 //! `thalweg run` begins so where nothing else watches it: as the first process of a container, and without systemd. The
-//! proxy is its child, and speaks with it over a channel (`handover`). When the child crashes, clients wait in the queues
-//! of the sockets, which are still open here, for the next one. Signals are passed on. An upgrade starts a second child
-//! beside the first; the supervisor itself stays what it is until it is started again.
+//! proxy is its child, and speaks with it over a channel (`handover`). When the child crashes, clients wait in the
+//! queues of the sockets, which are still open here, for the next one. Signals are passed on. An upgrade starts a
+//! second child beside the first; the supervisor itself stays what it is until it is started again.
 
 use crate::control::command;
-use crate::handover::{Channel, Message, PassedSocketSpec, Received};
+use crate::handover::{Channel, MessageSpec, PassedSocketSpec, Received};
 use crate::operator_log::{info, warn};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -155,7 +155,7 @@ impl Supervisor {
         let Some(child) = self.children.get_mut(&number) else { return Ok(()) };
         let report = child.report.as_fd();
         let fds: Vec<_> = sockets.iter().map(|socket| socket.fd.as_fd()).chain([report]).collect();
-        let start = Message::Start { sockets: PassedSocketSpec::of(&sockets) };
+        let start = MessageSpec::Start { sockets: PassedSocketSpec::of(&sockets) };
         child.channel.send(&start, &fds, READS)?;
         child.held = sockets;
         self.current = Some(number);
@@ -218,17 +218,17 @@ impl Supervisor {
 
     /// What a child says.
     fn hear(&mut self, number: u64, Received { message, fds }: Received) {
-        if let Message::Upgrade { binary } = message {
+        if let MessageSpec::Upgrade { binary } = message {
             return self.upgrade(number, binary);
         }
         let Some(child) = self.children.get_mut(&number) else { return };
         match message {
-            Message::Hold { sockets } => child.held = PassedSocketSpec::join(sockets, fds),
-            Message::Serving { state } => {
+            MessageSpec::Hold { sockets } => child.held = PassedSocketSpec::join(sockets, fds),
+            MessageSpec::Serving { state } => {
                 (child.serves_since, child.state) = (Some(Instant::now()), state);
                 self.current = Some(number);
             }
-            Message::Leaving => {
+            MessageSpec::Leaving => {
                 child.is_leaving = true;
                 child.held.clear();
             }
@@ -244,7 +244,7 @@ impl Supervisor {
             let fds: Vec<OwnedFd> = [to_new.into_fd()].into_iter().chain(report.map(OwnedFd::from)).collect();
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             let child = self.children.get(&new).ok_or(io::ErrorKind::NotFound)?;
-            child.channel.send(&Message::TakeOver, &fds, READS)?;
+            child.channel.send(&MessageSpec::TakeOver, &fds, READS)?;
             Ok(to_old)
         });
         let channel = started.or_else(|error| {
@@ -253,7 +253,7 @@ impl Supervisor {
             Channel::pair().map(|(to_old, _)| to_old)
         });
         if let (Some(old), Ok(channel)) = (self.children.get(&number), channel) {
-            let _ = old.channel.send(&Message::Give, &[channel.as_fd()], READS);
+            let _ = old.channel.send(&MessageSpec::Give, &[channel.as_fd()], READS);
         }
     }
 

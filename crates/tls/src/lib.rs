@@ -63,4 +63,4 @@ pub use policy::{Policy, PolicyError, UnknownName, Version};
 pub use provider::{Group, Suite};
 pub use session::{Facts, RECORD_MAX, RECORD_OVERHEAD, Session};
 pub use thalweg_core::{Opened, Sealed};
-pub use tickets::{PassedKeys, TicketKeys, Tickets};
+pub use tickets::{PassedKeysSpec, TicketKeys, Tickets};

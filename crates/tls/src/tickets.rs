@@ -55,7 +55,7 @@ struct Key {
 /// Keys of one process for the one that comes after it, so that tickets stay good: for each period, the newest first.
 /// `Debug` does not show them.
 #[derive(Default, Deserialize, Serialize)]
-pub struct PassedKeys(Vec<(Duration, Vec<PassedKeySpec>)>);
+pub struct PassedKeysSpec(Vec<(Duration, Vec<PassedKeySpec>)>);
 
 #[derive(Deserialize, Serialize)]
 struct PassedKeySpec {
@@ -64,9 +64,9 @@ struct PassedKeySpec {
     age: Duration,
 }
 
-impl fmt::Debug for PassedKeys {
+impl fmt::Debug for PassedKeysSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PassedKeys({})", self.0.len())
+        write!(f, "PassedKeysSpec({})", self.0.len())
     }
 }
 
@@ -129,18 +129,18 @@ impl Tickets {
     }
 
     /// The keys of the process, for the one that comes after it.
-    pub fn pass_on() -> PassedKeys {
+    pub fn pass_on() -> PassedKeysSpec {
         let all = OF_PROCESS.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let key =
             |key: &Arc<Key>| PassedKeySpec { name: key.name, secret: key.secret, age: key.since.elapsed() };
         let tickets = all.iter().filter_map(Weak::upgrade);
-        PassedKeys(
+        PassedKeysSpec(
             tickets.map(|tickets| (tickets.period, tickets.keys().iter().map(key).collect())).collect(),
         )
     }
 
     /// Keys of the process before this one, for configurations that are made from now on.
-    pub fn take_over(passed: PassedKeys) {
+    pub fn take_over(passed: PassedKeysSpec) {
         let now = Instant::now();
         let key = |passed: PassedKeySpec| {
             let since = now.checked_sub(passed.age).unwrap_or(now);

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, output, root, run as run_command};
 
-/// What is built for. The C library is part of the binary (`crt-static`), so that it runs on every Linux of x86-64; it is
-/// glibc, since the standard library for musl does not come with the compiler.
+/// What is built for. The C library is part of the binary (`crt-static`), so that it runs on every Linux of x86-64; it
+/// is glibc, since the standard library for musl does not come with the compiler.
 pub(super) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Builds the sources in `from` within the folder `into`; the path of the binary.

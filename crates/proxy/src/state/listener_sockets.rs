@@ -202,8 +202,8 @@ impl Binder {
         ListenerId(self.last_id.fetch_add(1, Relaxed) + 1)
     }
 
-    /// Finds sockets for all listeners of a plan, in their order: those that `kept` has for one, or else those that were
-    /// inherited, or else new ones.
+    /// Finds sockets for all listeners of a plan, in their order: those that `kept` has for one, or else those that
+    /// were inherited, or else new ones.
     ///
     /// # Errors
     /// When an address cannot be bound; nothing is left open then.

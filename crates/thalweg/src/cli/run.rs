@@ -27,8 +27,8 @@ pub(crate) struct RunArgs {
     /// /run/thalweg, else a private directory below the temporary one
     #[arg(long, value_name = "PATH")]
     admin_socket: Option<PathBuf>,
-    /// Run the proxy as a child and start it again when it crashes: `always`, `never`, or `auto`: as the first process of a
-    /// container, and where systemd does not watch. Default: $THALWEG_SUPERVISE, else auto
+    /// Run the proxy as a child and start it again when it crashes: `always`, `never`, or `auto`: as the first process
+    /// of a container, and where systemd does not watch. Default: $THALWEG_SUPERVISE, else auto
     #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true,
         default_missing_value = "always")]
     supervise: Option<Supervise>,

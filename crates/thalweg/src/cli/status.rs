@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(cache_line(&cache), "cache: 3 objects, 4 KiB of 8 MiB, 75% of 12 requests answered\n");
         cache["disk"] =
             json!({ "condition": "paused", "objects": 5, "bytes": 1 << 20, "limit_bytes": 1 << 30 });
-        let line = "cache: 3 objects, 4 KiB of 8 MiB, 75% of 12 requests answered; on the disk 5 objects, 1 MiB of 1 GiB \
+        let line = "cache: 3 objects, 4 KiB of 8 MiB, 75% of 12 requests answered; on the disk 5 objects, 1 MiB of 1024 MiB \
                     (paused)\n";
         assert_eq!(cache_line(&cache), line);
         cache["disk"] = json!(null);

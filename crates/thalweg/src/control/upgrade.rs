@@ -6,7 +6,7 @@
 
 use super::admin::Shared;
 use crate::handover::{
-    Channel, Message, OfferSpec, PassedSocketSpec, Received, RuntimeChangesSpec, VARIABLE,
+    Channel, MessageSpec, OfferSpec, PassedSocketSpec, Received, RuntimeChangesSpec, VARIABLE,
 };
 use crate::operator_log::{info, warn};
 use rustix::fd::AsFd;
@@ -26,7 +26,8 @@ use tokio::sync::{mpsc, oneshot};
 
 /// How long a successor may take to begin to read.
 const READS: Duration = Duration::from_secs(10);
-/// How long it may take until it is ready. Reading a large configuration and asking sources of endpoints are part of it.
+/// How long it may take until it is ready. Reading a large configuration and asking sources of endpoints are part of
+/// it.
 const STARTS: Duration = Duration::from_secs(120);
 /// How long it may take to end once it has failed.
 const ENDS: Duration = Duration::from_secs(2);
@@ -134,7 +135,7 @@ impl Upgrades {
         self.told = Some(wanted.told);
         shared.is_passed_on.store(true, Ordering::Release);
         if let Some((supervisor, _)) = &self.supervisor {
-            let asked = supervisor.send(&Message::Upgrade { binary: wanted.binary }, &[], READS);
+            let asked = supervisor.send(&MessageSpec::Upgrade { binary: wanted.binary }, &[], READS);
             if let Err(error) = asked {
                 self.fail(shared, &format!("the supervisor does not answer: {error}"));
             }
@@ -165,7 +166,7 @@ impl Upgrades {
                 Ok((pid, version)) => News::Ready { channel, pid, version },
                 Err(error) => {
                     // Who would be ready too late must not take it for a crash.
-                    let _ = channel.send(&Message::Failed { why: "not waited for".into() }, &[], READS);
+                    let _ = channel.send(&MessageSpec::Failed { why: "not waited for".into() }, &[], READS);
                     channel.shutdown();
                     News::Failed(why(&error, child))
                 }
@@ -187,7 +188,7 @@ impl Upgrades {
             }
         };
         crate::service_manager::main_process_is(pid);
-        if let Err(error) = channel.send(&Message::Go, &[], READS) {
+        if let Err(error) = channel.send(&MessageSpec::Go, &[], READS) {
             crate::service_manager::main_process_is(std::process::id());
             self.fail(shared, &format!("the successor has ended when it was to begin: {error}"));
             return false;
@@ -210,7 +211,7 @@ impl Upgrades {
         let Some((supervisor, _)) = &self.supervisor else { return };
         let held = shared.worker_pool().copies().and_then(|sockets| {
             let fds: Vec<_> = sockets.iter().map(|socket| socket.fd.as_fd()).collect();
-            supervisor.send(&Message::Hold { sockets: PassedSocketSpec::of(&sockets) }, &fds, READS)
+            supervisor.send(&MessageSpec::Hold { sockets: PassedSocketSpec::of(&sockets) }, &fds, READS)
         });
         if let Err(error) = held {
             warn(format_args!("the supervisor cannot hold the listening sockets: {error}"));
@@ -218,7 +219,7 @@ impl Upgrades {
     }
 
     /// Tells the supervisor that this process accepts, or ends.
-    pub(super) fn tell(&self, message: &Message) {
+    pub(super) fn tell(&self, message: &MessageSpec) {
         if let Some((supervisor, _)) = &self.supervisor {
             let _ = supervisor.send(message, &[], READS);
         }
@@ -232,7 +233,7 @@ fn listen(channel: &Arc<Channel>) -> mpsc::Receiver<Option<Channel>> {
     let run = move || {
         loop {
             let said = match channel.receive(None) {
-                Ok(Received { message: Message::Give, fds }) => fds.into_iter().next().map(Channel::from),
+                Ok(Received { message: MessageSpec::Give, fds }) => fds.into_iter().next().map(Channel::from),
                 Ok(_) => continue,
                 Err(_) => None,
             };
@@ -250,10 +251,10 @@ fn listen(channel: &Arc<Channel>) -> mpsc::Receiver<Option<Channel>> {
 /// Offers, and waits until the successor is ready; its process and version.
 fn offer_to(channel: &Channel, offer: OfferSpec, sockets: &[InheritedSocket]) -> io::Result<(u32, String)> {
     let fds: Vec<_> = sockets.iter().map(|socket| socket.fd.as_fd()).collect();
-    channel.send(&Message::Offer(Box::new(offer)), &fds, READS)?;
+    channel.send(&MessageSpec::Offer(Box::new(offer)), &fds, READS)?;
     match channel.receive(Some(STARTS))?.message {
-        Message::Ready { pid, version } => Ok((pid, version)),
-        Message::Failed { why } => Err(io::Error::other(why)),
+        MessageSpec::Ready { pid, version } => Ok((pid, version)),
+        MessageSpec::Failed { why } => Err(io::Error::other(why)),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }

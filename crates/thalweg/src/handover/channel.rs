@@ -1,6 +1,6 @@
 //! A pair of unix sockets: messages in JSON, each with descriptors.
 
-use super::message::Message;
+use super::message::MessageSpec;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -25,7 +25,7 @@ pub(crate) struct Channel(UnixStream);
 /// A message with its descriptors.
 #[derive(Debug)]
 pub(crate) struct Received {
-    pub(crate) message: Message,
+    pub(crate) message: MessageSpec,
     pub(crate) fds: Vec<OwnedFd>,
 }
 
@@ -54,7 +54,12 @@ impl Channel {
     ///
     /// # Errors
     /// The other end is gone, or takes nothing.
-    pub(crate) fn send(&self, message: &Message, fds: &[BorrowedFd<'_>], limit: Duration) -> io::Result<()> {
+    pub(crate) fn send(
+        &self,
+        message: &MessageSpec,
+        fds: &[BorrowedFd<'_>],
+        limit: Duration,
+    ) -> io::Result<()> {
         let text = serde_json::to_vec(message)?;
         if text.len() > LONGEST || fds.len() > MOST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is too much to hand over"));
@@ -144,13 +149,13 @@ mod tests {
         let fds: Vec<_> = (0..300).map(|at| listeners[at % 3].as_fd()).collect();
         let sender = std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
-                one.send(&Message::Failed { why: "because".into() }, &[], LIMIT)?;
-                one.send(&Message::Serving { state: None }, &fds, LIMIT)
+                one.send(&MessageSpec::Failed { why: "because".into() }, &[], LIMIT)?;
+                one.send(&MessageSpec::Serving { state: None }, &fds, LIMIT)
             });
             let received = other.receive(Some(LIMIT)).unwrap();
-            assert!(matches!(received.message, Message::Failed { why } if why == "because"));
+            assert!(matches!(received.message, MessageSpec::Failed { why } if why == "because"));
             let received = other.receive(Some(LIMIT)).unwrap();
-            assert!(matches!(received.message, Message::Serving { .. }) && received.fds.len() == 300);
+            assert!(matches!(received.message, MessageSpec::Serving { .. }) && received.fds.len() == 300);
             let address = TcpListener::from(received.fds.into_iter().nth(4).unwrap()).local_addr().unwrap();
             assert_eq!(address, listeners[1].local_addr().unwrap());
             sender.join().unwrap()

@@ -6,12 +6,12 @@ use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use thalweg_net::inherited::InheritedSocket;
-use thalweg_tls::PassedKeys;
+use thalweg_tls::PassedKeysSpec;
 
 /// A message.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub(crate) enum Message {
+pub(crate) enum MessageSpec {
     /// To a process that begins: listen, on these sockets where they are yours. With their descriptors, and one for
     /// what is to be told of a crash.
     Start { sockets: Vec<PassedSocketSpec> },
@@ -48,7 +48,7 @@ pub(crate) struct OfferSpec {
     /// Its version, for people.
     pub(crate) version: String,
     pub(crate) sockets: Vec<PassedSocketSpec>,
-    pub(crate) tickets: PassedKeys,
+    pub(crate) tickets: PassedKeysSpec,
     pub(crate) changes: RuntimeChangesSpec,
 }
 

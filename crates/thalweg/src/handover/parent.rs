@@ -1,7 +1,7 @@
 //! The process that has started this one: a predecessor, a supervisor, or systemd.
 
 use super::channel::{Channel, Received};
-use super::message::{Message, PassedSocketSpec};
+use super::message::{MessageSpec, PassedSocketSpec};
 use super::successor::Successor;
 use rustix::fd::{AsFd, OwnedFd};
 use std::fs::File;
@@ -48,12 +48,12 @@ impl Parent {
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let Received { message, fds } = channel.receive(Some(FIRST_WORD))?;
         match message {
-            Message::Start { sockets } => {
+            MessageSpec::Start { sockets } => {
                 report_to(fds.get(sockets.len()).map(OwnedFd::try_clone).transpose()?)?;
                 let sockets = PassedSocketSpec::join(sockets, fds);
                 Ok(Self { sockets, successor: None, supervisor: Some(Arc::new(channel)) })
             }
-            Message::TakeOver => {
+            MessageSpec::TakeOver => {
                 let mut fds = fds.into_iter();
                 let other = fds.next().ok_or(io::ErrorKind::InvalidData)?;
                 report_to(fds.next())?;

@@ -1,7 +1,7 @@
 //! The process that takes over.
 
 use super::channel::{Channel, Received};
-use super::message::{Message, PassedSocketSpec, RuntimeChangesSpec};
+use super::message::{MessageSpec, PassedSocketSpec, RuntimeChangesSpec};
 use std::io;
 use std::time::Duration;
 use thalweg_net::inherited::InheritedSocket;
@@ -28,7 +28,7 @@ impl Successor {
     /// # Errors
     /// It is none.
     pub(super) fn of(channel: Channel, received: Received) -> io::Result<(Self, Vec<InheritedSocket>)> {
-        let Message::Offer(offer) = received.message else {
+        let MessageSpec::Offer(offer) = received.message else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "it offers nothing"));
         };
         Tickets::take_over(offer.tickets);
@@ -38,7 +38,7 @@ impl Successor {
 
     /// Gives up: the predecessor goes on.
     pub(crate) fn fail(&self, why: &str) {
-        let _ = self.channel.send(&Message::Failed { why: why.to_owned() }, &[], READS);
+        let _ = self.channel.send(&MessageSpec::Failed { why: why.to_owned() }, &[], READS);
     }
 
     /// Says that this process could accept, and waits until it may.
@@ -46,11 +46,11 @@ impl Successor {
     /// # Errors
     /// The predecessor has given up waiting: it goes on, and this process is to end.
     pub(crate) fn take_over(self) -> io::Result<()> {
-        let ready = Message::Ready { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
+        let ready = MessageSpec::Ready { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
         let sent = self.channel.send(&ready, &[], READS);
         let answer = sent.and_then(|()| self.channel.receive(Some(LETS_GO)));
         match answer {
-            Ok(Received { message: Message::Go, .. }) => Ok(()),
+            Ok(Received { message: MessageSpec::Go, .. }) => Ok(()),
             Ok(_) => Err(io::ErrorKind::InvalidData.into()),
             // It has crashed: somebody has to accept.
             Err(error) if is_gone(&error) => Ok(()),
