@@ -10,8 +10,8 @@
 //!
 //! The order of an upgrade: the predecessor offers all that it has ([`MessageSpec::Offer`]); the successor reads its
 //! configuration, starts its threads and says that it is ready ([`MessageSpec::Ready`]) without having accepted
-//! anything; the predecessor lets go ([`MessageSpec::Go`]); the successor accepts. Whatever fails before that leaves the
-//! predecessor as it was. Connections wait in the queues of the sockets meanwhile, which both processes have.
+//! anything; the predecessor lets go ([`MessageSpec::Go`]); the successor accepts. Whatever fails before that leaves
+//! the predecessor as it was. Connections wait in the queues of the sockets meanwhile, which both processes have.
 
 mod channel;
 mod message;
