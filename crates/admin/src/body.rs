@@ -302,7 +302,7 @@ pub(crate) struct RollbackSpec {
 }
 
 /// `null` is what serde starts from, but it is no value of these members.
-fn without_defaults(schema: &mut Schema) {
+pub(crate) fn without_defaults(schema: &mut Schema) {
     let properties = schema.as_object_mut().and_then(|schema| schema.get_mut("properties")?.as_object_mut());
     for property in properties.into_iter().flat_map(|properties| properties.values_mut()) {
         if let Some(property) = property.as_object_mut() {

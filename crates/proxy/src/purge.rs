@@ -189,7 +189,7 @@ impl UrlFront {
         let path = String::from_utf8(normal).map_err(|_| Unpurgeable::new("this is not a URL", URL_HELP))?;
         let query = query.map(|query| {
             let mut written = Vec::new();
-            write_query(query.as_bytes(), &mut written);
+            write_query(encoded(query).as_bytes(), &mut written);
             String::from_utf8_lossy(&written).into_owned()
         });
         let port = port.unwrap_or(if is_https { 443 } else { 80 });

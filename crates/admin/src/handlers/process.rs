@@ -9,7 +9,7 @@ use thalweg_observe::exposition::Form;
 
 use crate::audit::Change;
 use crate::auth::{Caller, Peer};
-use crate::body::{self, present};
+use crate::body::{self, present, without_defaults};
 use crate::control::{Certificates, Limits, State, Status, Upgraded};
 use crate::operation::{
     Access, ApiRequest, Content, Handler, Operation, PLAIN, Pending, Reply, answer, json_of,
@@ -145,7 +145,7 @@ pub(crate) fn stop(asked: &ApiRequest) -> Result<Response, Problem> {
 
 /// The body of `POST /api/v1/upgrade`.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
-#[schemars(rename = "Upgrade")]
+#[schemars(rename = "Upgrade", transform = without_defaults)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UpgradeSpec {
     /// The absolute path of another binary. Only who asks over the unix socket may name one.

@@ -5,7 +5,7 @@
 use super::spanned::{ListSpec, Spanned};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -124,6 +124,10 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for SomeSpec<T> {
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Form<T>, E> {
                 T::deserialize(StrDeserializer::new(text)).map(Form::One)
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Form<T>, E> {
+                T::deserialize(number.into_deserializer()).map(Form::One)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Form<T>, A::Error> {
