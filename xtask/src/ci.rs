@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::command::{cargo, exists, run as run_command, target};
-use crate::{fuzz, generate, packages, test, tidy, ui};
+use crate::{fuzz, generate, test, tidy, ui};
 
 /// Programs that scenarios need; a test whose program is missing says that it was skipped.
 const PROGRAMS: &[&str] =
@@ -32,7 +32,6 @@ const STEPS: &[Step] = &[
     ("build", test::build),
     ("gen", || generate::pages(true)),
     ("test", || test::all(false)),
-    ("packages", || packages::check(false)),
     ("docs", docs),
     ("release", release),
 ];

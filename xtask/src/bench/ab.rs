@@ -1,7 +1,7 @@
 //! `cargo xtask bench ab`: the table of a published load balancer, run again: `ab` before five backends, from ten
 //! connections at once to as many as the descriptors allow, beside nginx and a small balancer in Go.
 //!
-//! Order of a run: for each [`layout`], start the backends and the entrants ([`entrant`]), which all stay up → for each
+//! Order of a run: for each layout, start the backends and the entrants ([`entrant`]), which all stay up → for each
 //! way of connecting and each number of connections, interleaved rounds of [`ab`](super::load::ab) → [`report`]. ab
 //! speaks HTTP/1.0: without `-k` each request has a connection of its own, as in the published table; with it the
 //! connection is kept.

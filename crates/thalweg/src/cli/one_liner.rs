@@ -19,13 +19,13 @@ pub(crate) struct OneLinerArgs {
     /// The path that health checks ask for; endpoints that fail them are left out until they pass again
     #[arg(long, value_name = "PATH", requires = "to")]
     health: Option<String>,
-    /// The time between two health checks [5s]
+    /// The time between two health checks; default: 5s
     #[arg(long, value_name = "DURATION", requires = "health")]
     health_interval: Option<String>,
-    /// Failed health checks in a row after which an endpoint is left out [3]
+    /// Failed health checks in a row after which an endpoint is left out; default: 3
     #[arg(long, value_name = "N", requires = "health")]
     health_failures: Option<String>,
-    /// Attempts for one request, the first among them [2]
+    /// Attempts for one request, the first among them; default: 2
     #[arg(long, value_name = "N", requires = "to")]
     retry: Option<String>,
     /// Cache responses, for this long where they do not say it themselves
