@@ -186,6 +186,8 @@ fn a_supervised_proxy_is_upgraded_by_signal_and_by_verb() {
     let successors = Successors(&proxy);
     let load = Load::start(proxy.web(), 2);
     load.wait_for(10);
+    let refused = verb(&proxy, &["upgrade", "--binary", "/no/such/binary"]);
+    assert!(refused.code == 1 && refused.stderr.contains("cannot be run"), "{refused:?}");
     successors.upgrade();
     proxy.process().signal(Signal::USR2);
     let end = Instant::now() + LIMIT;

@@ -204,9 +204,7 @@ impl Control {
     pub(crate) async fn run(mut self, admin: &mut Handle) -> ExitCode {
         let shared = self.shared.clone();
         self.look_after_plan(true);
-        self.hold_sockets(&[]);
-        let state = shared.state_directory();
-        self.upgrades.tell(&MessageSpec::Serving { state });
+        self.tell_supervisor();
         for update in std::mem::take(&mut self.early) {
             self.take_over(update);
         }
@@ -319,10 +317,12 @@ impl Control {
         // The other process has the same instances.
         drop(std::mem::take(&mut self.registrations));
         let deadline = Instant::now() + self.shared.worker_pool().plan().shutdown.grace;
-        while !self.shared.worker_pool().is_drained() && Instant::now() < deadline {
+        let mut stops = 0;
+        while !self.shared.worker_pool().is_drained() && Instant::now() < deadline && stops < 2 {
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
-                () = Signals::stop(&mut self.signals.stop) => break,
+                // The first one says what is done already.
+                () = Signals::stop(&mut self.signals.stop) => stops += 1,
                 Some(line) = self.notices.recv() => notice(&line),
             }
         }
@@ -521,6 +521,13 @@ impl Control {
         if self.bound != before {
             self.hold_sockets(&before);
         }
+    }
+
+    /// Tells whoever watches that this process accepts, and which sockets to keep.
+    fn tell_supervisor(&self) {
+        self.hold_sockets(&[]);
+        let state = self.shared.state_directory();
+        self.upgrades.tell(&MessageSpec::Serving { state });
     }
 
     /// Has the listening sockets kept for the process that comes after a crash.

@@ -3,6 +3,15 @@
 
 use rustix::fd::BorrowedFd;
 use sd_notify::NotifyState as State;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A supervisor of our own runs this process: that one is the main process, and stays it.
+static IS_SUPERVISED: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process is none that systemd should follow.
+pub(crate) fn is_supervised() {
+    IS_SUPERVISED.store(true, Ordering::Relaxed);
+}
 
 /// Tells, or does nothing.
 fn tell(states: &[State<'_>]) {
@@ -11,7 +20,8 @@ fn tell(states: &[State<'_>]) {
 
 /// The proxy accepts. `line` is what `systemctl status` shows.
 pub(crate) fn ready(line: &str) {
-    tell(&[State::MainPid(std::process::id()), State::Ready, State::Status(line)]);
+    main_process_is(std::process::id());
+    tell(&[State::Ready, State::Status(line)]);
 }
 
 /// A reload begins; [`ready`] ends it.
@@ -34,7 +44,9 @@ pub(crate) fn alive() {
 
 /// This process counts from now on.
 pub(crate) fn main_process_is(pid: u32) {
-    tell(&[State::MainPid(pid)]);
+    if !IS_SUPERVISED.load(Ordering::Relaxed) {
+        tell(&[State::MainPid(pid)]);
+    }
 }
 
 /// Has a listening socket kept for the process that comes after this one, under the name of its listener.

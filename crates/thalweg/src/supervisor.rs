@@ -163,7 +163,7 @@ impl Supervisor {
     }
 
     fn start_again(&mut self) {
-        let Some((_, sockets)) = self.restart.take() else { return };
+        let Some((_, sockets)) = self.restart.take().filter(|_| !self.stops) else { return };
         // Copies for the case that this one does not come so far as to send its own.
         let copies: io::Result<Vec<_>> = sockets.iter().map(copy).collect();
         if let Err(error) = copies.and_then(|copies| self.start(copies)) {
@@ -247,14 +247,14 @@ impl Supervisor {
             child.channel.send(&MessageSpec::TakeOver, &fds, READS)?;
             Ok(to_old)
         });
-        let channel = started.or_else(|error| {
-            warn(format_args!("a successor cannot be started: {error}"));
-            // The other end is closed: there will be none.
-            Channel::pair().map(|(to_old, _)| to_old)
-        });
-        if let (Some(old), Ok(channel)) = (self.children.get(&number), channel) {
-            let _ = old.channel.send(&MessageSpec::Give, &[channel.as_fd()], READS);
-        }
+        let Some(old) = self.children.get(&number) else { return };
+        let _ = match started {
+            Ok(channel) => old.channel.send(&MessageSpec::Give, &[channel.as_fd()], READS),
+            Err(error) => {
+                let why = format!("the binary cannot be run: {error}");
+                old.channel.send(&MessageSpec::Refused { why }, &[], READS)
+            }
+        };
     }
 
     /// A child has ended. Gives the code with which this process is to end, if it is.

@@ -16,6 +16,7 @@ mod reply;
 mod rule;
 mod source;
 mod unkeyed;
+mod until;
 mod wait;
 
 pub(crate) use disk::load;

@@ -112,11 +112,16 @@ pub(crate) async fn start(
     if let Some(successor) = successor {
         info(format_args!("takes over from a process of {}", successor.version));
         control.shared.turns(TURNS).await?;
-        successor.take_over().map_err(|error| format!("the process before this one goes on: {error}"))?;
-        if let Err(error) = admin.take_place() {
-            warn(format_args!("the admin socket cannot be put in its place: {error}"));
-        }
-        control.shared.worker_pool().accept();
+        let begin = || {
+            if let Err(error) = admin.take_place() {
+                warn(format_args!("the admin socket cannot be put in its place: {error}"));
+            }
+            control.shared.worker_pool().accept();
+            // Before the process that was there ends: the supervisor would end with it.
+            control.tell_supervisor();
+        };
+        let taken = successor.take_over(begin);
+        taken.map_err(|error| format!("the process before this one goes on: {error}"))?;
     }
     if !quiet {
         let settings = control.shared.origin().settings.clone();

@@ -23,6 +23,7 @@ use thalweg_admin::{Handle, Refusal, Upgraded, Upgrading};
 use thalweg_net::inherited::InheritedSocket;
 use thalweg_tls::Tickets;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// How long a successor may take to begin to read.
 const READS: Duration = Duration::from_secs(10);
@@ -76,11 +77,22 @@ impl Wishes {
 #[derive(Debug)]
 pub(super) struct Upgrades {
     wanted: mpsc::Receiver<Wanted>,
-    /// What the supervisor says: the channel to a successor that it has started, or that it has gone.
-    supervisor: Option<(Arc<Channel>, mpsc::Receiver<Option<Channel>>)>,
+    /// Where the supervisor is, and what it says.
+    supervisor: Option<(Arc<Channel>, mpsc::Receiver<Heard>)>,
+    /// Until when it has to have answered.
+    answers_until: Option<Instant>,
     news: mpsc::Receiver<News>,
     news_in: mpsc::Sender<News>,
     told: Option<oneshot::Sender<Result<Upgraded, Refusal>>>,
+}
+
+/// What a supervisor says.
+#[derive(Debug)]
+enum Heard {
+    /// The channel to a successor that it has started.
+    Given(Channel),
+    /// There can be none; why.
+    Refused(String),
 }
 
 /// What the control thread is to do.
@@ -102,21 +114,32 @@ impl Upgrades {
             let heard = listen(&channel);
             (channel, heard)
         });
-        Self { wanted, supervisor, news, news_in, told: None }
+        Self { wanted, supervisor, answers_until: None, news, news_in, told: None }
     }
 
     /// Waits for the next step.
     pub(super) async fn next(&mut self) -> Step {
         let supervisor = async {
             match &mut self.supervisor {
-                Some((_, heard)) => heard.recv().await.flatten(),
+                Some((_, heard)) => heard.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        let late = async {
+            match self.answers_until {
+                Some(until) => tokio::time::sleep_until(until).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             Some(wanted) = self.wanted.recv() => Step::Begin(wanted),
             Some(news) = self.news.recv() => Step::News(news),
-            given = supervisor => given.map_or(Step::Orphaned, Step::Give),
+            () = late => Step::News(News::Failed("the supervisor does not answer".into())),
+            heard = supervisor => match heard {
+                Some(Heard::Given(channel)) => Step::Give(channel),
+                Some(Heard::Refused(why)) => Step::News(News::Failed(why)),
+                None => Step::Orphaned,
+            },
         }
     }
 
@@ -136,8 +159,9 @@ impl Upgrades {
         shared.is_passed_on.store(true, Ordering::Release);
         if let Some((supervisor, _)) = &self.supervisor {
             let asked = supervisor.send(&MessageSpec::Upgrade { binary: wanted.binary }, &[], READS);
-            if let Err(error) = asked {
-                self.fail(shared, &format!("the supervisor does not answer: {error}"));
+            match asked {
+                Ok(()) => self.answers_until = Some(Instant::now() + READS),
+                Err(error) => self.fail(shared, &format!("the supervisor does not answer: {error}")),
             }
             return;
         }
@@ -158,6 +182,7 @@ impl Upgrades {
     }
 
     fn converse(&mut self, (shared, admin): (&Shared, &Handle), channel: Channel, child: Option<Child>) {
+        self.answers_until = None;
         shared.settle();
         let offered = shared.offer(admin);
         let news = self.news_in.clone();
@@ -188,7 +213,9 @@ impl Upgrades {
             }
         };
         crate::service_manager::main_process_is(pid);
-        if let Err(error) = channel.send(&MessageSpec::Go, &[], READS) {
+        let gone = channel.send(&MessageSpec::Go, &[], READS);
+        // It says that it has begun: until then it may have ended, and somebody has to accept.
+        if let Err(error) = gone.and_then(|()| channel.receive(Some(READS))) {
             crate::service_manager::main_process_is(std::process::id());
             self.fail(shared, &format!("the successor has ended when it was to begin: {error}"));
             return false;
@@ -200,6 +227,7 @@ impl Upgrades {
     }
 
     fn fail(&mut self, shared: &Shared, why: &str) {
+        self.answers_until = None;
         shared.is_passed_on.store(false, Ordering::Release);
         warn(format_args!("upgrade failed: {why}"));
         warn("this process goes on");
@@ -226,19 +254,18 @@ impl Upgrades {
     }
 }
 
-/// Hears what a supervisor says, on a thread of its own: `None` when it has gone.
-fn listen(channel: &Arc<Channel>) -> mpsc::Receiver<Option<Channel>> {
+/// Hears what a supervisor says, on a thread of its own, until it has gone.
+fn listen(channel: &Arc<Channel>) -> mpsc::Receiver<Heard> {
     let (heard_in, heard) = mpsc::channel(1);
     let channel = channel.clone();
     let run = move || {
-        loop {
-            let said = match channel.receive(None) {
-                Ok(Received { message: MessageSpec::Give, fds }) => fds.into_iter().next().map(Channel::from),
-                Ok(_) => continue,
-                Err(_) => None,
+        while let Ok(Received { message, fds }) = channel.receive(None) {
+            let said = match message {
+                MessageSpec::Give => fds.into_iter().next().map(|fd| Heard::Given(Channel::from(fd))),
+                MessageSpec::Refused { why } => Some(Heard::Refused(why)),
+                _ => None,
             };
-            let is_over = said.is_none();
-            if heard_in.blocking_send(said).is_err() || is_over {
+            if said.is_some_and(|said| heard_in.blocking_send(said).is_err()) {
                 return;
             }
         }

@@ -28,7 +28,8 @@ pub(crate) enum MessageSpec {
     Go,
     /// To the supervisor: hold copies of these sockets, and no others. With their descriptors.
     Hold { sockets: Vec<PassedSocketSpec> },
-    /// To the supervisor: the sender accepts, and is the process that counts. Where it keeps its state.
+    /// To the supervisor: the sender accepts, and is the process that counts. Where it keeps its state. To the
+    /// predecessor: it may leave.
     Serving { state: Option<PathBuf> },
     /// To the supervisor: start a successor, of another binary where one is named.
     Upgrade {
@@ -37,6 +38,8 @@ pub(crate) enum MessageSpec {
     },
     /// To the predecessor: give to the successor at the other end of this descriptor.
     Give,
+    /// To the predecessor: there can be no successor.
+    Refused { why: String },
     /// To the supervisor: the sender ends as it was told to; hold nothing any more.
     Leaving,
 }

@@ -3,6 +3,7 @@
 use super::channel::{Channel, Received};
 use super::message::{MessageSpec, PassedSocketSpec};
 use super::successor::Successor;
+use crate::service_manager;
 use rustix::fd::{AsFd, OwnedFd};
 use std::fs::File;
 use std::io;
@@ -51,6 +52,7 @@ impl Parent {
             MessageSpec::Start { sockets } => {
                 report_to(fds.get(sockets.len()).map(OwnedFd::try_clone).transpose()?)?;
                 let sockets = PassedSocketSpec::join(sockets, fds);
+                service_manager::is_supervised();
                 Ok(Self { sockets, successor: None, supervisor: Some(Arc::new(channel)) })
             }
             MessageSpec::TakeOver => {
@@ -60,6 +62,7 @@ impl Parent {
                 let from = Channel::from(other);
                 let received = from.receive(Some(FIRST_WORD))?;
                 let (successor, sockets) = Successor::of(from, received)?;
+                service_manager::is_supervised();
                 Ok(Self { sockets, successor: Some(successor), supervisor: Some(Arc::new(channel)) })
             }
             message => {

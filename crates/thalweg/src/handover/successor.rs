@@ -41,21 +41,25 @@ impl Successor {
         let _ = self.channel.send(&MessageSpec::Failed { why: why.to_owned() }, &[], READS);
     }
 
-    /// Says that this process could accept, and waits until it may.
+    /// Says that this process could accept, waits until it may, has it begin, and says that it has.
     ///
     /// # Errors
     /// The predecessor has given up waiting: it goes on, and this process is to end.
-    pub(crate) fn take_over(self) -> io::Result<()> {
+    pub(crate) fn take_over(self, begin: impl FnOnce()) -> io::Result<()> {
         let ready = MessageSpec::Ready { pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
         let sent = self.channel.send(&ready, &[], READS);
         let answer = sent.and_then(|()| self.channel.receive(Some(LETS_GO)));
         match answer {
-            Ok(Received { message: MessageSpec::Go, .. }) => Ok(()),
-            Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+            Ok(Received { message: MessageSpec::Go, .. }) => {}
+            Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
             // It has crashed: somebody has to accept.
-            Err(error) if is_gone(&error) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => return Err(error),
         }
+        begin();
+        // Who does not hear it goes on beside this process: nobody is lost.
+        let _ = self.channel.send(&MessageSpec::Serving { state: None }, &[], READS);
+        Ok(())
     }
 }
 

@@ -6,16 +6,14 @@
 
 use crate::exchange::cache::asked::{Asked, fields};
 use crate::exchange::cache::reply::{handled, of_loaded};
+use crate::exchange::cache::until::until;
 use crate::exchange::cache::{Looked, look_again, refresh};
-use crate::exchange::filter_request::ended;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::shared::Shared;
 use crate::state::worker::Worker;
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_cache::{Found, Hit, Lookup, Parts, look_up};
 use thalweg_core::Fault;
@@ -59,7 +57,8 @@ pub(crate) async fn load(
 ) -> Result<Looked, Fault> {
     let Loading { mut asked, mut load } = *loading;
     let policy = asked.rule.clone();
-    let read = until(worker, client, x, |context| load.poll_head(context, &policy.policy)).await?;
+    let read =
+        until((worker, client), x, LONGEST, |_, context| load.poll_head(context, &policy.policy)).await?;
     let Some(loaded) = read.flatten().filter(|_| !is_in_memory(worker, x, &mut asked)) else {
         return Ok(look_again(worker, client, x, (asked, None)));
     };
@@ -129,7 +128,7 @@ async fn promote(
     (loaded, mut load): (&Loaded, Load),
 ) -> Result<bool, Fault> {
     let mut read = Vec::new();
-    let body = until(worker, client, x, |context| load.poll_body(context, &mut read)).await?;
+    let body = until((worker, client), x, LONGEST, |_, context| load.poll_body(context, &mut read)).await?;
     let Some(Ok(body)) = body else { return Ok(false) };
     Ok(load.promote(&worker.shared.cache, &asked.key, loaded, body).is_some())
 }
@@ -176,33 +175,4 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
-}
-
-/// Waits for the disk, at most so long; `None`: it was too slow.
-async fn until<T>(
-    worker: &Worker,
-    client: &Client,
-    x: &mut Exchange,
-    mut poll: impl FnMut(&Context<'_>) -> Poll<T>,
-) -> Result<Option<T>, Fault> {
-    let began = worker.reactor.now();
-    let end = began + LONGEST;
-    let done = poll_fn(|context| {
-        if let Poll::Ready(done) = poll(context) {
-            return Poll::Ready(Ok(Some(done)));
-        }
-        if let Some(fault) = ended(worker, client, x) {
-            return Poll::Ready(Err(fault));
-        }
-        let now = worker.reactor.now();
-        if now >= end {
-            return Poll::Ready(Ok(None));
-        }
-        x.set_exact_deadline(client, now, end.saturating_duration_since(now));
-        Poll::Pending
-    })
-    .await;
-    client.socket.set_deadline(None);
-    x.waited += worker.reactor.now().saturating_duration_since(began);
-    done
 }

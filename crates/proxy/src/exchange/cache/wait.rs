@@ -3,12 +3,11 @@
 use crate::exchange::cache::asked::{Asked, fields};
 use crate::exchange::cache::own_response::{OwnReader, Taken};
 use crate::exchange::cache::reply::{handled, of_given, of_object, of_passed};
+use crate::exchange::cache::until::until;
 use crate::exchange::cache::{LOOKS, Looked, look_again};
-use crate::exchange::filter_request::ended;
 use crate::exchange::upstream::await_response::send_interim;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -116,32 +115,19 @@ async fn watch(
     (reader, own): (&mut Reader, Option<&OwnReader>),
     most: Duration,
 ) -> Result<Option<(Seen, bool)>, Fault> {
-    let began = worker.reactor.now();
-    let end = began + most;
     let mut waited = false;
-    let seen = poll_fn(|context| {
+    until((worker, client), x, most, |x, context| {
         pass_interims(client, x, own, context);
         // Half of an interim response must not be followed by another one.
         if !x.downward.is_stalled()
             && let Poll::Ready(seen) = reader.poll_head(context)
         {
-            return Poll::Ready(Ok(Some((seen, waited))));
+            return Poll::Ready((seen, waited));
         }
         waited = true;
-        if let Some(fault) = ended(worker, client, x) {
-            return Poll::Ready(Err(fault));
-        }
-        let now = worker.reactor.now();
-        if now >= end {
-            return Poll::Ready(Ok(None));
-        }
-        x.set_exact_deadline(client, now, end.saturating_duration_since(now));
         Poll::Pending
     })
-    .await;
-    client.socket.set_deadline(None);
-    x.waited += worker.reactor.now().saturating_duration_since(began);
-    seen
+    .await
 }
 
 fn pass_interims(client: &Client, x: &mut Exchange, own: Option<&OwnReader>, context: &Context<'_>) {
