@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Held while a store is in use; the kernel lets go of it when its process ends, however that is.
 const LOCK: &str = "lock";
@@ -33,7 +34,8 @@ pub(crate) enum Refused {
 #[derive(Debug)]
 pub(crate) struct Directory {
     dir: OwnedFd,
-    lock: OwnedFd,
+    /// Locked while it is open.
+    lock: Mutex<Option<OwnedFd>>,
 }
 
 impl Directory {
@@ -56,7 +58,7 @@ impl Directory {
         let lock = fs::openat(&dir, LOCK, flags, Mode::RUSR | Mode::WUSR);
         let lock = lock.map_err(|errno| unusable("cannot write in the directory", errno))?;
         match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self { dir, lock }),
+            Ok(()) => Ok(Self { dir, lock: Mutex::new(Some(lock)) }),
             Err(Errno::WOULDBLOCK) => Err(Refused::InUse),
             Err(errno) => Err(unusable("cannot lock the directory", errno)),
         }
@@ -64,7 +66,7 @@ impl Directory {
 
     /// Lets others use it; nothing is written any more.
     pub(crate) fn release(&self) {
-        let _ = fs::flock(&self.lock, FlockOperation::Unlock);
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// The numbers of segments that are there, and their sizes.
