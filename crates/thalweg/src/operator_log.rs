@@ -61,7 +61,7 @@ pub(crate) fn block(text: &str) {
     if IS_JSON.load(Ordering::Relaxed) {
         write(Level::Warn, text);
     } else {
-        let _ = writeln!(io::stderr(), "{text}");
+        print(text);
     }
 }
 
@@ -69,7 +69,12 @@ fn write(level: Level, text: &str) {
     let time = format!("{:.3}", Timestamp::now());
     let line =
         if IS_JSON.load(Ordering::Relaxed) { json(&time, level, text) } else { plain(&time, level, text) };
-    let _ = writeln!(io::stderr(), "{line}");
+    print(&line);
+}
+
+/// At once: another process may write to the same place.
+fn print(line: &str) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 fn plain(time: &str, level: Level, text: &str) -> String {
