@@ -16,7 +16,7 @@ use crate::own_addresses::own_addresses;
 use crate::protections::{Apart, lost};
 use crate::source::Span;
 use choose::{Chosen, Id, Refused, Set, choose};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use thalweg_discovery::Document;
 use thalweg_proxy::Plan;
@@ -128,6 +128,7 @@ pub fn with_documents(
     let Chosen { made: (mut loaded, joined), mut set, left_out, tried } = chosen;
     let refused = refused_by_offer((offers, &offered), &tried, &left_out);
     loaded.apart = Apart::of(&alone.plan, &loaded.plan);
+    mark_added(&alone.plan, &mut loaded);
     let flaw = |(id, message): (Id, String)| DocumentFlaw { source: id.0, document: id.1, message };
     let conflicts = joined.into_iter().flat_map(|Joined { id, conflicts, .. }| {
         let told = conflicts.into_iter().map(|it| format!("line {}: {}", it.line, it.message));
@@ -149,6 +150,18 @@ pub fn with_documents(
         }
     }
     Merged { loaded, accepted: accepted(offers, &set), flaws, refused }
+}
+
+/// Marks the endpoints that documents have added: all of a service that the file has not.
+fn mark_added(alone: &Plan, with: &mut Loaded) {
+    let known: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
+    for service in with.plan.services.iter_mut().filter(|service| !known.contains(&*service.name)) {
+        if !service.endpoints.is_empty() {
+            Arc::make_mut(service).endpoints.iter_mut().for_each(|endpoint| endpoint.is_added = true);
+        }
+    }
+    let discover = with.settings.discover.iter_mut().filter(|(name, _)| !known.contains(&***name));
+    discover.flat_map(|(_, discover)| &mut discover.written).for_each(|endpoint| endpoint.is_added = true);
 }
 
 /// Puts the good versions in the place of those that were refused a short while ago; which these are, and why.

@@ -425,6 +425,29 @@ fn a_file_without_a_usable_certificate_is_told_at_its_line() {
     }
 }
 
+#[test]
+fn authorities_of_sources_and_stores_are_read_with_the_configuration() {
+    let folder = Folder::new();
+    folder.pair("a", &pair(&["a.test"]));
+    let head = "listeners: { web: { address: ':1' } }\n";
+    let (source, store) = ("consul: { service: s, url: 'https://h:1'", "url: 'rediss://h:1'");
+    for file in ["a.pem", "a.key"] {
+        let found = format!(
+            "{head}routes: [ {{ to: s }} ]\nservices: {{ s: {{ discover: {{ {source}, ca: @/{file} }} }} }} }}"
+        );
+        let limited = format!(
+            "{head}routes: [ {{ to: ['http://h:1'], filters: [ {{ rate_limit: {{ requests: 1, per: 1s, \
+             store: {{ redis: {{ {store}, ca: @/{file} }} }} }} }} ] }} ]"
+        );
+        for text in [found, limited] {
+            match file {
+                "a.pem" => drop(folder.warnings(&text)),
+                _ => assert!(folder.errors(&text).contains("cannot be used: "), "{text}"),
+            }
+        }
+    }
+}
+
 /// With an authority beside the file of a certificate.
 fn asking(acme: &str, routes: &str) -> String {
     format!(

@@ -195,6 +195,7 @@ mod tests {
             mode: Mode::Ready,
             labels: Labels::default(),
             limits: EndpointLimits::default(),
+            is_added: false,
         };
         let endpoints = hosts.iter().map(endpoint).collect();
         let running = &[Arc::new(Service { name: "s".into(), endpoints, ..Service::default() })];

@@ -22,10 +22,10 @@ const SERVERS: usize = 16;
 /// Who vouches for the certificates of servers: those of a file in PEM, else whom the system trusts.
 ///
 /// # Errors
-/// A sentence: the file cannot be read.
+/// A sentence: the file cannot be read, or holds no certificates.
 pub(crate) fn trust(ca: Option<&str>, files: &dyn ConfigFiles) -> Result<Trust, String> {
     let Some(path) = ca else { return Ok(Trust::System) };
-    files.read(path, CA_FILE).map(|pem| Trust::Only(pem.into()))
+    files.roots(path, CA_FILE).map(|pem| Trust::Only(pem.into()))
 }
 
 /// The certificate that is shown to a server, with its key, each in a file.

@@ -58,6 +58,7 @@ mod tests {
             mode: Mode::Ready,
             labels: Labels::default(),
             limits: EndpointLimits::default(),
+            is_added: false,
         };
         let endpoints = ports.iter().map(endpoint).collect();
         Arc::new(Service { name: "s".into(), endpoints, ..Service::default() })

@@ -17,6 +17,14 @@ pub trait ConfigFiles {
     /// A sentence: it cannot be read, or has more than `limit` bytes.
     fn read(&self, written: &str, limit: usize) -> Result<Vec<u8>, String>;
 
+    /// The same of a file of certificates that are trusted, in PEM; it is one.
+    ///
+    /// # Errors
+    /// A sentence: as of [`Self::read`], or nobody can be trusted by what is in it.
+    fn roots(&self, written: &str, limit: usize) -> Result<Vec<u8>, String> {
+        self.read(written, limit)
+    }
+
     /// The value of a variable of the environment.
     fn variable(&self, name: &str) -> Option<String>;
 

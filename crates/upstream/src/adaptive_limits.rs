@@ -128,6 +128,7 @@ mod tests {
             mode: Mode::default(),
             labels: Labels::default(),
             limits: EndpointLimits::default(),
+            is_added: false,
         };
         let mut service =
             Service { name: "s".into(), endpoints: vec![endpoint(1), endpoint(2)], ..Service::default() };

@@ -7,11 +7,12 @@
 
 use crate::directory::Directory;
 use crate::endpoint_state::{EndpointState, Health};
-use crate::service::{Address, Mode, Service};
+use crate::service::{Address, Endpoint, Mode, Service};
 use crate::service_shared::{Notifier, ServiceShared};
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use thalweg_balance::{Balance, Candidate, Seed, endpoint_id};
 use thalweg_core::limits;
@@ -72,12 +73,34 @@ pub struct EndpointSets {
     workers: usize,
     bell: Notifier,
     known: Mutex<HashMap<Arc<str>, Known>>,
+    /// Where host names of added endpoints do not lead.
+    kept_off: OnceLock<KeptOff>,
+}
+
+/// Whether a connection to an address would end where only the file may lead.
+struct KeptOff(Box<dyn Fn(SocketAddr) -> bool + Send + Sync>);
+
+impl fmt::Debug for KeptOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptOff")
+    }
 }
 
 impl EndpointSets {
     /// None yet; `bell` is rung at every change of a standing, on whichever thread it happens.
     pub fn new(workers: usize, bell: Notifier) -> Self {
-        Self { workers, bell, known: Mutex::default() }
+        Self { workers, bell, known: Mutex::default(), kept_off: OnceLock::new() }
+    }
+
+    /// Host names of endpoints that are not written in the file never stand for these addresses: the process itself.
+    /// Their addresses that are written have been compared already. To be said once; sets that are made later follow it.
+    pub fn keep_off(&self, is_own: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) {
+        let _ = self.kept_off.set(KeptOff(Box::new(is_own)));
+    }
+
+    /// Whether a host name of this endpoint may stand for this address.
+    fn may_lead(&self, endpoint: &Endpoint, address: SocketAddr) -> bool {
+        !endpoint.is_added || self.kept_off.get().is_none_or(|KeptOff(is_own)| !is_own(address))
     }
 
     /// The endpoint sets of these services, in their order. Services that are not among them are forgotten.
@@ -105,8 +128,28 @@ impl EndpointSets {
         endpoint_set
     }
 
+    /// Every address of every endpoint, in order, each once per endpoint.
+    fn addresses_of(&self, service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
+        let mut all = Vec::with_capacity(service.endpoints.len());
+        for (index, endpoint) in service.endpoints.iter().enumerate() {
+            let index = index as u32;
+            match &endpoint.address {
+                Address::Socket(address) => all.push((index, PeerAddress::Tcp(*address))),
+                Address::Unix(path) => all.push((index, PeerAddress::Unix(path.clone()))),
+                Address::Name { host, port } => {
+                    let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
+                    let each = ips.iter().map(|ip| SocketAddr::new(*ip, *port));
+                    let may_lead = each.filter(|address| self.may_lead(endpoint, *address));
+                    all.extend(may_lead.map(|address| (index, PeerAddress::Tcp(address))));
+                }
+            }
+        }
+        all.truncate(limits::ENDPOINTS);
+        all
+    }
+
     fn know(&self, service: &Arc<Service>, names: &Names, before: Option<Known>) -> Known {
-        let addresses = addresses_of(service, names);
+        let addresses = self.addresses_of(service, names);
         let is_running = before.is_some();
         let (standing, mut old, endpoint_set) = match before {
             Some(Known { standing, members, endpoint_set }) => (standing, members, Some(endpoint_set)),
@@ -201,22 +244,4 @@ fn identity(address: &Address, url: &str, resolved: &PeerAddress) -> u64 {
         }
         _ => endpoint_id(url),
     }
-}
-
-/// Every address of every endpoint, in order, each once per endpoint.
-fn addresses_of(service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
-    let mut all = Vec::with_capacity(service.endpoints.len());
-    for (index, endpoint) in service.endpoints.iter().enumerate() {
-        let index = index as u32;
-        match &endpoint.address {
-            Address::Socket(address) => all.push((index, PeerAddress::Tcp(*address))),
-            Address::Unix(path) => all.push((index, PeerAddress::Unix(path.clone()))),
-            Address::Name { host, port } => {
-                let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
-                all.extend(ips.iter().map(|ip| (index, PeerAddress::Tcp(SocketAddr::new(*ip, *port)))));
-            }
-        }
-    }
-    all.truncate(limits::ENDPOINTS);
-    all
 }

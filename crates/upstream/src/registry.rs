@@ -325,6 +325,7 @@ mod tests {
             mode: Mode::default(),
             labels: Labels::default(),
             limits: EndpointLimits { max_connections: None, max_in_flight },
+            is_added: false,
         };
         let endpoints = (1..).zip(max_in_flight).map(endpoint).collect();
         Service { name: "s".into(), endpoints, ..Service::default() }

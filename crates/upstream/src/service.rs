@@ -182,6 +182,10 @@ pub struct Endpoint {
     /// How much it takes at once.
     #[serde(flatten)]
     pub limits: EndpointLimits,
+    /// Not written in the file: a source has found it, or a document or the admin API has added it. Its host name leads
+    /// nowhere where that is the process itself ([`EndpointSets::keep_off`](crate::EndpointSets::keep_off)).
+    #[serde(skip)]
+    pub is_added: bool,
 }
 
 /// What an operator wants of an endpoint.
@@ -200,13 +204,14 @@ pub enum Mode {
 /// As for [`Service`]: the numbers of bounds do not count.
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        let Self { url, address, weight, tier, mode, labels, limits } = self;
+        let Self { url, address, weight, tier, mode, labels, limits, is_added } = self;
         *url == other.url
             && *address == other.address
             && *weight == other.weight
             && *tier == other.tier
             && *mode == other.mode
             && *labels == other.labels
+            && *is_added == other.is_added
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
     }
 }

@@ -285,3 +285,15 @@ fn a_last_good_version_is_not_forgotten_while_it_cannot_run() {
     let again = merged(&[("a", service), ("b", "routes: [ {")], &kept);
     assert_eq!(routes(&again), ["shop", "inner", "blog"]);
 }
+
+#[test]
+fn what_documents_write_is_known_from_what_the_file_writes() {
+    let text = "services: { more: { endpoints: ['http://more.test:9'] } }\n\
+                routes: [ { name: more, match: { host: more.example.com }, to: more } ]";
+    let merged = merged(&[("a", text)], &[]);
+    let added = |name: &str| {
+        let service = merged.loaded.plan.services.iter().find(|service| &*service.name == name).unwrap();
+        service.endpoints[0].is_added
+    };
+    assert_eq!((added("shop"), added("more")), (false, true));
+}

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_access::rules::NamedList;
 use thalweg_filter::ConfigFiles;
-use thalweg_tls::{PeerPolicy, PeerTerms, Trust};
+use thalweg_tls::{PeerPolicy, PeerTerms, PolicyError, Trust};
 
 /// Shortest secret, in bytes.
 const LEAST: usize = 16;
@@ -136,15 +136,11 @@ impl<'a> Secrets<'a> {
         problems: &mut Problems,
     ) -> Option<Arc<[u8]>> {
         let pem: Arc<[u8]> = self.file(path, (limit, what), problems)?.into();
-        let trust = Trust::Only(Arc::clone(&pem));
-        match PeerTerms::new(PeerPolicy { trust, ..PeerPolicy::default() }) {
-            Ok(_) => Some(pem),
-            Err(flaw) => {
-                let message = format!("{what} cannot be used: {flaw}");
-                problems.push(SpecError::new(Class::Invalid, path.span, message));
-                None
-            }
-        }
+        let told = |flaw| {
+            let message = format!("{what} cannot be used: {flaw}");
+            problems.push(SpecError::new(Class::Invalid, path.span, message));
+        };
+        are_roots(&pem).map_err(told).ok().map(|()| pem)
     }
 
     /// The bytes of a file, or why they cannot be had.
@@ -173,6 +169,11 @@ impl<'a> Secrets<'a> {
     }
 }
 
+/// Whether somebody can be trusted by this PEM.
+fn are_roots(pem: &Arc<[u8]>) -> Result<(), PolicyError> {
+    PeerTerms::new(PeerPolicy { trust: Trust::Only(pem.clone()), ..PeerPolicy::default() }).map(drop)
+}
+
 /// The files that filters name which stand at a place.
 pub(super) struct FilesAt<'a>(pub(super) &'a Secrets<'a>, pub(super) Span);
 
@@ -186,6 +187,12 @@ impl ConfigFiles for FilesAt<'_> {
         self.0
             .contents(&path, limit)
             .map_err(|cause| format!("cannot read the file {}: {cause}", path.display()))
+    }
+
+    fn roots(&self, written: &str, limit: usize) -> Result<Vec<u8>, String> {
+        let pem = self.read(written, limit)?;
+        let told = |flaw| format!("the file {} cannot be used: {flaw}", self.path(written).display());
+        are_roots(&Arc::from(&*pem)).map_err(told).map(|()| pem)
     }
 
     fn variable(&self, name: &str) -> Option<String> {

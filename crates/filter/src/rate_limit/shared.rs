@@ -130,7 +130,7 @@ impl StoreSpec {
         if spec.user.is_some() && password.is_none() {
             return Err("`user` of the store needs a `password`".into());
         }
-        let ca = spec.ca.as_ref().map(|path| files.read(path, CA_FILE)).transpose()?;
+        let ca = spec.ca.as_ref().map(|path| files.roots(path, CA_FILE)).transpose()?;
         let prefix = spec.prefix.as_deref().unwrap_or("thalweg:limit:");
         if prefix.len() > 64 || prefix.bytes().any(|byte| byte.is_ascii_control()) {
             return Err("`prefix` of the store has at most 64 bytes, without control characters".into());

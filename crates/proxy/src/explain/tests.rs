@@ -18,6 +18,7 @@ fn endpoint(url: &str) -> Endpoint {
         mode: Mode::Ready,
         labels: Labels::default(),
         limits: EndpointLimits::default(),
+        is_added: false,
     }
 }
 

@@ -433,6 +433,7 @@ mod tests {
             mode: Mode::Ready,
             labels: thalweg_upstream::Labels::default(),
             limits: EndpointLimits::default(),
+            is_added: false,
         };
         let endpoints = (1..).zip(weights).map(endpoint).collect();
         Arc::new(Service { name: name.into(), endpoints, ..Service::default() })

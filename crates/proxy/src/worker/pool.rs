@@ -36,7 +36,8 @@ use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
 use thalweg_store::{Limits, Store};
 use thalweg_upstream::{
-    AdaptiveLimits, Address, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound, Service,
+    AdaptiveLimits, Address, Endpoint, EndpointSet, EndpointSets, LimitRegistry, Names, Notifier, RouteBound,
+    Service,
 };
 use tokio::sync::{Semaphore, mpsc};
 
@@ -172,9 +173,14 @@ impl WorkerPool {
         current.listeners.iter().map(bound).collect()
     }
 
-    /// The process listens here too: no label leads there. To be said once.
+    /// The process listens here too: no label leads there, and no host name of an endpoint that is not written in the
+    /// file. To be said once.
     pub fn keep_off(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
-        let _ = self.shared.beside.set(Own::new(addresses));
+        let own = Own::new(addresses);
+        let names = own.clone();
+        self.shared.endpoint_sets.keep_off(move |address| names.contains(address, is_machines));
+        let _ = self.shared.beside.set(own);
+        self.renew(|endpoint| endpoint.is_added && matches!(endpoint.address, Address::Name { .. }));
     }
 
     /// Whether a connection to this address would end at the process itself.
@@ -373,15 +379,19 @@ impl WorkerPool {
     pub fn set_name(&self, host: &Arc<str>, addresses: Vec<IpAddr>) {
         let mut in_force = self.shared.lock();
         in_force.names.insert(host.clone(), addresses);
-        let has_name = |endpoint_set: &Arc<EndpointSet>| {
-            let mut addresses = endpoint_set.service.endpoints.iter().map(|endpoint| &endpoint.address);
-            addresses.any(|address| matches!(address, Address::Name { host: known, .. } if known == host))
-        };
-        let with_name =
-            in_force.endpoint_sets.iter().enumerate().filter(|(_, endpoint_set)| has_name(endpoint_set));
-        let with_name: Vec<_> =
-            with_name.map(|(at, endpoint_set)| (at, endpoint_set.service.clone())).collect();
-        with_name.iter().for_each(|(at, service)| self.put_endpoint_set(&mut in_force, *at, service));
+        drop(in_force);
+        self.renew(
+            |endpoint| matches!(&endpoint.address, Address::Name { host: known, .. } if known == host),
+        );
+    }
+
+    /// Makes the endpoint sets anew of services that have such an endpoint.
+    fn renew(&self, has_changed: impl Fn(&Endpoint) -> bool) {
+        let mut in_force = self.shared.lock();
+        let sets = in_force.endpoint_sets.iter().enumerate();
+        let changed = sets.filter(|(_, set)| set.service.endpoints.iter().any(&has_changed));
+        let changed: Vec<_> = changed.map(|(at, set)| (at, set.service.clone())).collect();
+        changed.iter().for_each(|(at, service)| self.put_endpoint_set(&mut in_force, *at, service));
     }
 
     fn put_endpoint_set(&self, in_force: &mut InForce, at: usize, service: &Arc<Service>) {

@@ -110,6 +110,7 @@ pub(crate) fn endpoints_of(
                 mode: Mode::Ready,
                 labels: found.labels.clone(),
                 limits: EndpointLimits::default(),
+                is_added: true,
             });
         }
     }

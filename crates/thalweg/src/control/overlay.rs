@@ -150,6 +150,7 @@ impl ServiceOverlaySpec {
                 mode,
                 labels: thalweg_upstream::Labels::default(),
                 limits,
+                is_added: true,
             };
             // The file may have made a service for connections of one for requests since.
             if differs(traffic, &service, &endpoint.url).is_some() {

@@ -24,6 +24,7 @@ fn endpoint(url: &str, address: Address) -> Endpoint {
         mode: Mode::Ready,
         labels: Labels::default(),
         limits: EndpointLimits::default(),
+        is_added: false,
     }
 }
 
@@ -474,4 +475,22 @@ fn the_attempt_that_fails_once_too_often_opens_the_breaker() {
         }
     }
     assert!(house.state.admit(now).is_err());
+}
+
+#[test]
+fn a_name_that_the_file_has_not_written_never_leads_to_the_process_itself() {
+    let mut service = of_a_name();
+    service.endpoints[0].is_added = true;
+    let house = House::new(service, &[1]);
+    house.endpoint_sets.keep_off(|address| address == SocketAddr::from(([192, 0, 2, 9], 80)));
+    house.resolve(&[9, 2]);
+    let picked = house.state.pick(Instant::now(), &Wanted::default()).unwrap();
+    assert_eq!(*picked.address(), *house.member(2).address());
+    house.resolve(&[9]);
+    assert!(house.state.pick(Instant::now(), &Wanted::default()).is_none());
+
+    let house = House::new(of_a_name(), &[1]);
+    house.endpoint_sets.keep_off(|_| true);
+    house.resolve(&[9]);
+    assert!(house.state.pick(Instant::now(), &Wanted::default()).is_some(), "the file may lead anywhere");
 }

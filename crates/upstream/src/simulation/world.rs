@@ -427,6 +427,7 @@ fn service(random: &mut fastrand::Rng, old: Option<&Arc<Service>>) -> Arc<Servic
             mode: Mode::default(),
             labels: Labels::default(),
             limits: EndpointLimits { max_connections: limit(connections), max_in_flight: limit(in_flight) },
+            is_added: false,
         }
     });
     let endpoints = endpoints.collect();

@@ -58,6 +58,7 @@ pub(crate) fn stand_in(scheme: &str) -> Endpoint {
         mode: Mode::default(),
         labels: Labels::default(),
         limits: EndpointLimits::default(),
+        is_added: false,
     }
 }
 

@@ -98,6 +98,7 @@ impl Endpoints {
         }
         self.seen.insert(address.clone(), span);
         let Terms { weight, tier, labels, limits } = terms;
-        self.list.push(Endpoint { url, address, weight, tier, mode: Mode::default(), labels, limits });
+        let (mode, is_added) = (Mode::default(), false);
+        self.list.push(Endpoint { url, address, weight, tier, mode, labels, limits, is_added });
     }
 }
