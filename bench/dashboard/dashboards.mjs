@@ -80,16 +80,26 @@ async function open(browser) {
   });
   await page.addInitScript(() => {
     window.longTasks = [];
-    new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((task) => ({ time: task.duration, at: location.hash })))).observe({ type: "longtask", buffered: true });
+    new PerformanceObserver((list) => window.longTasks.push(...list.getEntries().map((task) => ({ begun: task.startTime, time: task.duration, at: location.hash })))).observe({ type: "longtask", buffered: true });
   });
   await page.goto(`${url}/#token=${token}`);
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   const debug = await page.context().newCDPSession(page);
+  const now = () => page.evaluate(() => performance.now());
+  /** When collections that the bench asked for were under way, in the page's time. */
+  const collections = [];
   const heap = async () => {
+    const begun = await now();
     await debug.send("HeapProfiler.collectGarbage");
+    collections.push([begun, await now()]);
     return (await debug.send("Runtime.getHeapUsage")).usedSize;
   };
-  return { page, asked, heap };
+  /** Its long tasks, without those. */
+  const tasks = async () => {
+    const all = await page.evaluate(() => window.longTasks);
+    return all.filter((task) => !collections.some(([begun, end]) => task.begun < end && task.begun + task.time > begun));
+  };
+  return { page, asked, heap, tasks };
 }
 
 async function pages() {
@@ -122,7 +132,7 @@ async function pages() {
     for (const [index, view] of views.entries()) heaps[index].push(await view.heap());
   }
   const figures = await following;
-  const tasks = await Promise.all(views.map(({ page }) => page.evaluate(() => window.longTasks)));
+  const tasks = await Promise.all(views.map((view) => view.tasks()));
   going = false;
   await walk;
   await browser.close();

@@ -110,7 +110,8 @@ impl frame::Report for Report<'_> {
              end of the answer\n\
              - the proxy has CPU {PROXY_CPU}; backend (nginx), h2load and dashboards have CPU {LOAD_CPU}\n\
              - pages: Chromium, one that stays on the overview, one that goes to another page every 5 s; long tasks by \
-             PerformanceObserver,\n  memory by the debugger after a collection\n\
+             PerformanceObserver,\n  without those in which the debugger collects to look at memory; with real-time \
+             priority before the load, as\n  pages are on a machine of their own in use\n\
              - clients: each on a connection of its own, with a session, asks what the pages asked in their first 40 s, \
              at the same intervals,\n  from another moment on\n\
              - rounds: {rounds} of {round_seconds} s with {dashboards} clients and {round_seconds} s without, in turn, \
