@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -133,7 +133,7 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
         while Instant::now() < is_steady {
             load.wait_for(20);
         }
-        kill_process(Pid::from_raw(child).unwrap(), Signal::SEGV).unwrap();
+        crash_worker(child);
         let told = format!("crash {crash} of this supervisor");
         proxy.process().wait_line(&told, STEP, |line| line.contains(&told).then_some(()));
         await_child(&proxy, child);
@@ -151,9 +151,24 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
     assert_eq!(reports.len(), crashes.min(16), "the newest ones are kept");
     let newest = reports.into_iter().map(|entry| entry.unwrap().path()).max().unwrap();
     let report = fs::read_to_string(newest).unwrap();
-    assert!(report.contains("SIGSEGV") && report.contains("in thread"), "{report}");
+    assert!(report.contains("SIGSEGV") && report.contains("in thread worker-0"), "{report}");
+    let records = report.split_once("the last exchanges of worker 0, the newest first:\n").unwrap().1;
+    assert!((1..=16).contains(&records.lines().count()), "{report}");
+    let is_told = |line: &str| line.starts_with("  GET ") && line.contains(", listener web, route ");
+    assert!(records.lines().all(is_told) && records.contains(&upstream.url()), "{report}");
     let ended = proxy.stop();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+}
+
+/// Has the first worker of this process crash: a signal to a single thread.
+fn crash_worker(pid: i32) {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap().path());
+    let is_first =
+        |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "worker-0");
+    let thread = threads.into_iter().find(is_first).unwrap();
+    let thread = thread.file_name().unwrap().to_str().unwrap();
+    let program = format!("import ctypes; assert ctypes.CDLL(None).tgkill({pid}, {thread}, 11) == 0");
+    assert!(Command::new("python3").args(["-c", &program]).status().unwrap().success());
 }
 
 /// The process that the supervisor runs.

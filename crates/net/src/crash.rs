@@ -1,10 +1,11 @@
-//! What a process says when it crashes: the signal, the thread and where it was.
+//! What a process says when it crashes: the signal, the thread, where it was, and what that thread knows to add.
 //!
 //! The handler does what POSIX does not promise to work in one: it makes a backtrace, which takes memory and locks. The
 //! process ends in any case, and a clock ends it when a lock is in the way.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use std::backtrace::Backtrace;
+use std::cell::RefCell;
 use std::fmt::{self, Write};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -13,6 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 const TIME: u32 = 2;
 /// What a bug, a broken machine or somebody with `kill` sends.
 const SIGNALS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT];
+
+/// Writes what one thread adds to a report.
+type Words = Box<dyn Fn(&mut dyn Write)>;
+
+thread_local! {
+    static LAST_WORDS: RefCell<Option<Words>> = const { RefCell::new(None) };
+}
 
 static REPORT: AtomicI32 = AtomicI32::new(2);
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
@@ -42,6 +50,12 @@ pub fn report_to(report: Option<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
+/// What the report of a crash in this thread ends with, from now on. The crash may have come at any moment: what `words`
+/// reads may be half written, and must not wait for anything.
+pub fn add_words(words: impl Fn(&mut dyn Write) + 'static) {
+    LAST_WORDS.set(Some(Box::new(words)));
+}
+
 #[expect(unsafe_code, reason = "signal handlers have no safe form")]
 extern "C" fn handle(signal: libc::c_int) {
     // SAFETY: these calls are allowed in handlers, and have no memory of ours as arguments.
@@ -56,6 +70,11 @@ extern "C" fn handle(signal: libc::c_int) {
         let name = thread.name().unwrap_or("?");
         let _ = writeln!(report, "signal {signal} ({}) in thread {name}", signal_name(signal));
         let _ = writeln!(report, "{}", Backtrace::force_capture());
+        let _ = LAST_WORDS.try_with(|words| {
+            if let Ok(Some(words)) = words.try_borrow().as_deref() {
+                words(&mut report);
+            }
+        });
     }
     // SAFETY: as above; the action is the default, which ends the process.
     unsafe {

@@ -27,7 +27,11 @@ use crate::state::worker::Worker;
 use entry::{Around, Entry};
 use memory::Memory;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
+
+/// Records at the end of the report of a crash.
+const LAST: usize = 16;
 
 /// What one worker remembers.
 #[derive(Debug)]
@@ -103,6 +107,19 @@ impl Worker {
         let complete_since = since.map(|since| UNIX_EPOCH + since);
         // There is room for an answer of every worker; who asked may have given up.
         let _ = question.answers.try_send(FoundRecords { decisions, complete_since });
+    }
+}
+
+impl Worker {
+    /// Writes what the report of a crash tells of the worker that crashed: the exchanges that ended last, the newest
+    /// first. Says nothing where they are being changed.
+    pub(crate) fn write_last(&self, report: &mut dyn fmt::Write) -> fmt::Result {
+        let Ok(memory) = self.decisions.memory.try_borrow() else { return Ok(()) };
+        writeln!(report, "the last exchanges of worker {}, the newest first:", self.id)?;
+        for entry in memory.find(LAST, |_| true) {
+            writeln!(report, "  {}", entry.tell(self.id, false))?;
+        }
+        Ok(())
     }
 }
 

@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use thalweg_core::limits;
 use thalweg_core::limits::FIRST_WORD_TIME;
 use thalweg_net::allocator::tidy_up;
+use thalweg_net::crash;
 use thalweg_observe::Limit;
 
 /// How often a worker says that it lives, flushes its log and trims its memory.
@@ -38,6 +39,13 @@ impl Worker {
     pub(crate) fn run(self: Rc<Self>) -> io::Result<()> {
         self.reactor.watch(self.mailbox().as_fd(), Token::Notifier.into())?;
         self.bind_listeners();
+        let weak = Rc::downgrade(&self);
+        crash::add_words(move |report| {
+            if let Some(worker) = weak.upgrade() {
+                // A report that cannot be written is not there for anybody.
+                let _ = worker.write_last(report);
+            }
+        });
         let mut lists = Lists::default();
         let mut beat = self.reactor.now() + HEARTBEAT;
         let mut full = false;

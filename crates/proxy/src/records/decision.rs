@@ -1,5 +1,6 @@
 //! What is asked of workers, and a record as others get it.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -112,6 +113,25 @@ pub struct Decision {
     pub notable: Option<Notable>,
     /// It is a tunnel that was silent for as long as its route allows.
     pub ended_idle: bool,
+}
+
+/// In one line, without the query.
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = String::from_utf8_lossy;
+        write!(f, "{} {}{} from {}", text(&self.method), text(&self.host), text(&self.path), self.client)?;
+        let objects = [("listener", &self.listener), ("route", &self.route), ("service", &self.service)];
+        for (kind, name) in objects {
+            name.iter().try_for_each(|name| write!(f, ", {kind} {name}"))?;
+        }
+        for attempt in &self.attempts {
+            attempt.endpoint.iter().try_for_each(|endpoint| write!(f, ", {endpoint}"))?;
+            attempt.fault.iter().try_for_each(|fault| write!(f, " ({fault})"))?;
+        }
+        write!(f, ": {} after {:?}", self.status, self.duration)?;
+        self.fault.iter().try_for_each(|fault| write!(f, ", {fault}"))?;
+        self.id.iter().try_for_each(|id| write!(f, ", request {id}"))
+    }
 }
 
 /// One try to have the request answered.
