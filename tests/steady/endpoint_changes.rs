@@ -28,6 +28,7 @@ fn endpoint(port: u16, weight: u32) -> Endpoint {
         mode: Mode::Ready,
         labels: Labels::default(),
         limits: EndpointLimits::default(),
+        is_added: false,
     }
 }
 
