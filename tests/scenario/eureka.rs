@@ -14,8 +14,8 @@ use thalweg_tests::{Admin, Load, Proxy, Upstream, Watchdog};
 
 /// Most that a test may take: virtual machines start slowly beside other tests.
 const LIMIT: Duration = Duration::from_secs(240);
-/// How long a change may take to be seen, on a machine that is busy: a virtual machine takes so long to start there that
-/// the pause between two tries has grown to its longest, 37.5 s.
+/// How long a change may take to be seen, on a machine that is busy: a virtual machine takes so long to start there
+/// that the pause between two tries has grown to its longest, 37.5 s.
 const SEEN: Duration = Duration::from_secs(60);
 /// Instances of the service that is deployed anew.
 const INSTANCES: usize = 20;

@@ -50,8 +50,8 @@ pub fn report_to(report: Option<OwnedFd>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the report of a crash in this thread ends with, from now on. The crash may have come at any moment: what `words`
-/// reads may be half written, and must not wait for anything.
+/// What the report of a crash in this thread ends with, from now on. The crash may have come at any moment: what
+/// `words` reads may be half written, and must not wait for anything.
 pub fn add_words(words: impl Fn(&mut dyn Write) + 'static) {
     LAST_WORDS.set(Some(Box::new(words)));
 }

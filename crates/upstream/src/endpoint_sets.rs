@@ -93,7 +93,7 @@ impl EndpointSets {
     }
 
     /// Host names of endpoints that are not written in the file never stand for these addresses: the process itself.
-    /// Their addresses that are written have been compared already. To be said once; sets that are made later follow it.
+    /// Their addresses that are written have been compared already. To be said once; sets that are made later follow.
     pub fn keep_off(&self, is_own: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) {
         let _ = self.kept_off.set(KeptOff(Box::new(is_own)));
     }
