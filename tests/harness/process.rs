@@ -1,7 +1,9 @@
 //! A child process that cannot outlive its test, with its standard error as lines to wait for.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,6 +22,20 @@ const OUTPUT: u64 = 16 * 1024 * 1024;
 pub fn kill_all() {
     for pid in lock(&RUNNING).iter() {
         let _ = Pid::from_raw(*pid).map(|pid| kill_process(pid, Signal::KILL));
+    }
+}
+
+/// Ends every process that has the runtime directory of a test's directory, but for `but`: the heirs of a proxy, which
+/// are nobody's children.
+pub fn kill_heirs(directory: &Path, but: i32) {
+    let wanted = format!("XDG_RUNTIME_DIR={}", directory.join("run").display());
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    for pid in pids.filter(|pid| *pid != but) {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+            let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
+        }
     }
 }
 

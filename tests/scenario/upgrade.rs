@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, kill_process};
 use thalweg_tests::load::Load;
 use thalweg_tests::message::get;
-use thalweg_tests::process::{Signal, raise_descriptors};
+use thalweg_tests::process::{Signal, kill_heirs, raise_descriptors};
 use thalweg_tests::program::{Finished, find, run};
 use thalweg_tests::proxy::command;
 use thalweg_tests::upstream::Listener;
@@ -53,9 +52,7 @@ impl Successors<'_> {
 
 impl Drop for Successors<'_> {
     fn drop(&mut self) {
-        for pid in self.pids().into_iter().filter_map(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
+        kill_heirs(self.0.directory(), self.0.process().pid());
     }
 }
 
@@ -344,6 +341,11 @@ fn a_connection_that_waits_is_served_once_more_and_a_long_response_to_its_end() 
     drop(idle);
     upstream.release();
     long.body(&begun).each(|_| {}).unwrap();
+    // Its head has promised, before anybody knew of the upgrade, that the connection is kept.
+    assert_eq!(begun.value("connection"), None);
+    long.send("GET /short HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    let head = long.head().unwrap();
+    assert_eq!((head.status(), head.value("connection")), (200, Some("close")), "{head:?}");
     assert_eq!(proxy.process().wait_exit_status(STEP).code(), Some(0));
     drop(successors);
 }

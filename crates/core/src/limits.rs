@@ -50,7 +50,8 @@ pub const REFUSALS: usize = 16;
 pub const REFUSAL_LINES_PER_SECOND: u32 = 10;
 /// Time a refused connection gets to read its answer.
 pub const REFUSAL_TIME: Duration = Duration::from_millis(100);
-/// Time that a connection which was accepted but not served yet has to speak once the proxy stops.
+/// Time that a connection which was accepted but not served yet, or whose last answer promised that it is kept, has to
+/// speak once the proxy stops.
 pub const FIRST_WORD_TIME: Duration = Duration::from_millis(1000);
 /// Silence after which `/livez` calls a worker dead.
 pub const WORKER_SILENCE: Duration = Duration::from_secs(10);

@@ -304,9 +304,9 @@ impl Worker {
             // One that has shaken hands and not asked yet.
             false if client.requests == 0 => self.park_for(client, head),
             false => self.park_for(client, keep_alive),
-            // A client that has not been served yet may just be about to speak.
-            true if client.requests == 0 => self.park_for(client, FIRST_WORD_TIME),
-            true => {}
+            // A client that has not been served yet, or was promised that its connection is kept, may just be about to
+            // speak.
+            true => self.park_for(client, FIRST_WORD_TIME),
         }
     }
 
