@@ -3,7 +3,7 @@
 mod answers;
 mod deadlines;
 mod health;
-mod interop;
+pub(super) mod interop;
 mod retries;
 
 use std::process::Command;

@@ -73,6 +73,7 @@ mod scripted;
 mod sealed;
 mod series;
 mod servers;
+mod soak;
 mod splice;
 mod static_files;
 mod streaming;

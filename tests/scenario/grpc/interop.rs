@@ -34,7 +34,7 @@ const CASES: [&str; 14] = [
 const TIME: Duration = Duration::from_secs(30);
 
 /// The server, and its address; through TLS with a certificate and its key.
-fn server(certificate: &[&Path]) -> Option<(Process, String)> {
+pub(in crate::scenario) fn server(certificate: &[&Path]) -> Option<(Process, String)> {
     let server = Process::start(Command::new(go_program("grpc_interop")?).args(certificate));
     let address =
         server.wait_line("its address", STEP, |line| line.strip_prefix("listens on ").map(str::to_owned));
