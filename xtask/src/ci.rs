@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::command::{cargo, exists, run as run_command, target};
-use crate::{fuzz, generate, test, tidy, ui};
+use crate::{fuzz, gate, generate, test, tidy, ui};
 
 /// Programs that scenarios need; a test whose program is missing says that it was skipped.
 const PROGRAMS: &[&str] =
@@ -34,6 +34,7 @@ const STEPS: &[Step] = &[
     ("test", || test::all(false)),
     ("docs", docs),
     ("release", release),
+    ("gate", || gate::check(&target()?.join("release/thalweg"), false)),
 ];
 /// The slow tier.
 const SLOW: &[Step] = &[("long", || test::all(true)), ("fuzz", fuzz::all)];

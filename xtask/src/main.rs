@@ -8,8 +8,10 @@ mod ci;
 mod command;
 mod dist;
 mod fuzz;
+mod gate;
 mod generate;
 mod packages;
+mod soak;
 mod test;
 mod tidy;
 mod ui;
@@ -44,6 +46,10 @@ enum Verb {
     CacheTests(cache_tests::Args),
     /// What is shipped: the binary, packages, the container image, what it is made of, and sums
     Dist(dist::Args),
+    /// Instructions and system calls of one exchange against the limits that are kept
+    Gate(gate::Args),
+    /// All kinds of traffic beside dying endpoints, reloads and upgrades: nothing lost, nothing left behind
+    Soak(soak::Args),
     /// Fuzz one target, or every target in turn
     Fuzz(fuzz::Args),
 }
@@ -58,6 +64,8 @@ fn main() -> ExitCode {
         Verb::Bench(bench) => bench::run(&bench),
         Verb::CacheTests(args) => cache_tests::run(&args),
         Verb::Dist(args) => dist::run(&args),
+        Verb::Gate(args) => gate::run(&args),
+        Verb::Soak(args) => soak::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
     };
     match result {

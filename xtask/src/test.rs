@@ -4,6 +4,7 @@
 //! side, one for each core, then the black-box tests with more threads than there are cores, because they wait more
 //! than they compute. What an executable prints is shown when it fails.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -128,10 +129,15 @@ fn kubernetes() -> Result<()> {
 
 /// The transcripts, with this binary.
 pub(crate) fn transcripts(binary: &Path) -> Result<()> {
+    let filter = ["--exact", "transcripts::transcripts_hold"];
+    black_box(&filter, &[("THALWEG_BIN", binary.as_os_str())])
+}
+
+/// Some of the black-box tests, with their output on our terminal.
+pub(crate) fn black_box(filter: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
     for executable in executables(false)?.iter().filter(|executable| executable.name == "black_box") {
         if let Ok(mut command) = executable.command.lock() {
-            command.args(["--exact", "transcripts::transcripts_hold"]).env("THALWEG_BIN", binary);
-            run_command(&mut command)?;
+            run_command(command.args(filter).envs(environment.iter().copied()))?;
         }
     }
     Ok(())

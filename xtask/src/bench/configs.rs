@@ -134,15 +134,15 @@ pub(crate) fn million_networks() -> String {
 pub(crate) fn thalweg_with_filters(listen: SocketAddr, backend: SocketAddr, filters: Filters) -> String {
     let filters = match filters {
         Filters::Five => FIVE_FILTERS.to_owned(),
-        Filters::RateLimit => {
-            "      - rate_limit: { requests: 1000000, per: 1s, burst: 1000000, key: client_ip }\n".to_owned()
-        }
+        Filters::RateLimit => RATE_LIMIT.to_owned(),
         Filters::Access => format!("      - access: {{ deny: [ {{ file: {NETWORKS} }} ] }}\n"),
     };
     format!("{}routes:\n  - to: one\n    filters:\n{filters}", thalweg_head(listen, &[backend]))
 }
 
-const FIVE_FILTERS: &str = "      - headers:
+pub(crate) const RATE_LIMIT: &str =
+    "      - rate_limit: { requests: 1000000, per: 1s, burst: 1000000, key: client_ip }\n";
+pub(crate) const FIVE_FILTERS: &str = "      - headers:
           request: { set: { X-Forwarded-Client: \"{client_ip}\" }, remove: [ X-Debug ] }
           response: { set: { X-Served-By: one } }
       - rewrite: { prefix: { from: /, to: /shop/ } }
