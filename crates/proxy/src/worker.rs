@@ -55,6 +55,7 @@ impl Worker {
                 || self.udp.have_more()
                 || self.slow_clients.has_queue()
                 || !lists.woken.is_empty()
+                || lists.have_commands()
                 || !self.scheduler.is_empty();
             let sleeps = !has_more && self.mailbox().may_sleep();
             let look = self.pressure.next_look(self.reactor.now(), beat);

@@ -221,6 +221,8 @@ impl Control {
         let readings = tokio::spawn(series::read_for_ever(shared.clone()));
         loop {
             let mut looks = true;
+            // A worker that waits for this CPU has it before the next thing is done: many in a row are a long wait.
+            std::thread::yield_now();
             tokio::select! {
                 () = Signals::stop(&mut self.signals.stop) => break,
                 () = shared.stop_asked() => break,

@@ -4,6 +4,7 @@ use crate::state::scheduler::Work;
 use crate::state::shared::Command;
 use crate::state::token::Token;
 use crate::state::worker::Worker;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits;
@@ -24,7 +25,15 @@ pub(super) struct Lists {
     again: Vec<Owner>,
     tunnels: Vec<u32>,
     sessions: Vec<u32>,
-    commands: Vec<Command>,
+    told: Vec<Command>,
+    commands: VecDeque<Command>,
+}
+
+impl Lists {
+    /// Whether control has said what has not been heard yet.
+    pub(super) fn have_commands(&self) -> bool {
+        !self.commands.is_empty()
+    }
 }
 
 impl Worker {
@@ -36,13 +45,8 @@ impl Worker {
         self.handshakes.begin_turn();
         self.scheduler.begin_turn(Instant::now());
         self.udp.begin_turn();
-        // Before events: a connection that comes after a plan was told to all workers is served by that plan.
-        self.mailbox().take_messages(&mut lists.commands);
-        for command in lists.commands.drain(..) {
-            if matches!(command, Command::Stop) {
-                return true;
-            }
-            self.handle(command);
+        if self.hear(lists) {
+            return true;
         }
         self.reactor.expire(&mut lists.called);
         for i in 0..lists.called.len() {
@@ -80,6 +84,37 @@ impl Worker {
         let last = self.acceptors.borrow_mut().close_left(self);
         last.into_iter().for_each(|client| self.park_first(client));
         self.acceptors.borrow_mut().reopen(self);
+        false
+    }
+
+    /// Does what control has said, before events: a connection that comes after a plan was told to all workers is served
+    /// by that plan. Endpoint sets behind everything else take turns with the exchanges, and only the newest one of a
+    /// service counts: where many change at a time, nobody waits for all of them. Says whether the worker is to end.
+    fn hear(self: &Rc<Self>, lists: &mut Lists) -> bool {
+        self.mailbox().take_messages(&mut lists.told);
+        lists.commands.extend(lists.told.drain(..));
+        let is_set = |command: &Command| matches!(command, Command::EndpointSet(..));
+        let mut owed = lists.commands.iter().rposition(|command| !is_set(command)).map_or(0, |last| last + 1);
+        let mut sets = 0;
+        while owed > 0 || sets < limits::ENDPOINT_SETS_PER_TURN {
+            let Some(command) = lists.commands.pop_front() else { break };
+            owed = owed.saturating_sub(1);
+            match &command {
+                Command::Stop => return true,
+                Command::EndpointSet(service, _) => {
+                    let next = lists.commands.iter().take_while(|later| is_set(later));
+                    if next
+                        .into_iter()
+                        .any(|later| matches!(later, Command::EndpointSet(id, _) if id == service))
+                    {
+                        continue;
+                    }
+                    sets += 1;
+                }
+                _ => {}
+            }
+            self.handle(command);
+        }
         false
     }
 
