@@ -40,7 +40,7 @@ pub(crate) struct Stream {
     #[arg(long, default_value_t = 50_000_000)]
     bytes: u64,
     /// What to measure
-    #[arg(long, value_delimiter = ',', value_enum, default_value = "link,loopback,floor")]
+    #[arg(long, value_delimiter = ',', value_enum, default_value = "link,published,loopback,floor")]
     only: Vec<Part>,
     /// The product's binary (default: built with the profile dist)
     #[arg(long)]
@@ -73,6 +73,8 @@ pub(crate) struct Stream {
 enum Part {
     /// Downloads over the long link
     Link,
+    /// The same beside the loop of a published proxy, which waits for acknowledgements, and its decoupled form
+    Published,
     /// CPU per gigabyte on loopback
     Loopback,
     /// CPU per gigabyte of relays that only copy or splice
@@ -97,7 +99,7 @@ impl Stream {
 
     /// Whether everything is measured as the result of a day is.
     fn whole(&self) -> bool {
-        let parts = [Part::Link, Part::Loopback, Part::Floor];
+        let parts = [Part::Link, Part::Published, Part::Loopback, Part::Floor];
         parts.iter().all(|part| self.measures(*part)) && self.rounds >= LEAST_ROUNDS
     }
 }
@@ -110,7 +112,7 @@ pub(crate) fn run(args: &Stream) -> Result<()> {
     if args.rounds == 0 || args.connections == 0 || std::thread::available_parallelism()?.get() < 2 {
         bail!("the bench needs at least one round, one connection and two CPUs");
     }
-    if args.measures(Part::Link)
+    if (args.measures(Part::Link) || args.measures(Part::Published))
         && let Some(cause) = super::namespace::missing()
     {
         bail!("{cause}\nhelp: `--only loopback,floor` needs none of this");
@@ -123,8 +125,11 @@ pub(crate) fn run(args: &Stream) -> Result<()> {
     let mut links = Vec::new();
     if args.measures(Part::Link) {
         for drop in &args.drop {
-            links.push(link::measure(args, &programs, &entrants, *drop, &folder.0)?);
+            links.push(link::measure(args, &programs, &entrants, (Part::Link, *drop), &folder.0)?);
         }
+    }
+    if args.measures(Part::Published) {
+        links.push(link::measure(args, &programs, &entrants, (Part::Published, 0.0), &folder.0)?);
     }
     let loopback = loopback::measure(args, &programs, &entrants, &folder.0)?;
     let report = Report { args, entrants: &entrants, links: &links, loopback: &loopback };

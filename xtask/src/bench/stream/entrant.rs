@@ -29,6 +29,10 @@ pub(crate) enum Peer {
     Copy(usize),
     /// The relay that splices, through a pipe of this many KiB.
     Splice(usize),
+    /// The published loop: it writes on when a write of this many KiB has been acknowledged.
+    Acked(usize),
+    /// Its decoupled form: buffers of this many KiB between a reader and a writer.
+    Pooled(usize),
 }
 
 /// All of them, in the order of tables.
@@ -43,6 +47,10 @@ const ALL: &[Peer] = &[
     Peer::Splice(64),
     Peer::Splice(256),
     Peer::Splice(1024),
+    Peer::Acked(64),
+    Peer::Acked(256),
+    Peer::Acked(1024),
+    Peer::Pooled(4),
 ];
 
 impl Peer {
@@ -55,6 +63,8 @@ impl Peer {
             Self::Haproxy => "haproxy".to_owned(),
             Self::Copy(kib) => format!("copy {kib} KiB"),
             Self::Splice(kib) => format!("splice {kib} KiB"),
+            Self::Acked(kib) => format!("copy, acknowledged, {kib} KiB"),
+            Self::Pooled(kib) => format!("copy, decoupled, {kib} KiB"),
         }
     }
 
@@ -63,6 +73,7 @@ impl Peer {
         match (self, part) {
             (Self::Thalweg, _) | (Self::Copy(4), Part::Link) => true,
             (Self::Copy(_) | Self::Splice(_), part) => part == Part::Floor,
+            (Self::Acked(_) | Self::Pooled(_), part) => part == Part::Published,
             (_, part) => part != Part::Floor,
         }
     }
@@ -94,7 +105,9 @@ pub(crate) fn find(args: &Stream, programs: &Programs) -> Result<Vec<Entrant>> {
             Peer::Thalweg => (contestant::built("thalweg", args.thalweg.as_deref())?, Some(Kind::Thalweg)),
             Peer::Nginx | Peer::NginxUnbuffered => (args.nginx.clone(), Some(Kind::Nginx)),
             Peer::Haproxy => (args.haproxy.clone(), Some(Kind::Haproxy)),
-            Peer::Copy(_) | Peer::Splice(_) => (programs.copy_loop.clone(), None),
+            Peer::Copy(_) | Peer::Splice(_) | Peer::Acked(_) | Peer::Pooled(_) => {
+                (programs.copy_loop.clone(), None)
+            }
         };
         let Some(program) = locate(&program) else {
             println!("bench: {} is not here, left out", program.display());
@@ -133,8 +146,13 @@ impl Entrant {
                 fs::write(&file, configs::haproxy(listen, backend))?;
                 command.args(["-db", "-f"]).arg(&file);
             }
-            Peer::Copy(kib) | Peer::Splice(kib) => {
-                let way = if matches!(self.peer, Peer::Copy(_)) { "copy" } else { "splice" };
+            Peer::Copy(kib) | Peer::Splice(kib) | Peer::Acked(kib) | Peer::Pooled(kib) => {
+                let way = match self.peer {
+                    Peer::Splice(_) => "splice",
+                    Peer::Acked(_) => "acked",
+                    Peer::Pooled(_) => "pooled",
+                    _ => "copy",
+                };
                 command.args([&listen.to_string(), &backend.to_string(), way, &(kib * 1024).to_string()]);
             }
         }

@@ -17,6 +17,8 @@ use crate::bench::load::bodies::{Load, origin};
 
 /// Rounds with loss for each round without: its noise is larger.
 const LOSSY_ROUNDS: usize = 2;
+/// Most rounds beside the published loop, which takes half a minute for each.
+const PUBLISHED_ROUNDS: usize = 3;
 
 /// Where the proxy stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,6 +51,8 @@ pub(crate) struct Seconds {
 
 /// Everything measured with one share of lost packets.
 pub(crate) struct Link {
+    /// [`Part::Link`] or [`Part::Published`].
+    pub(crate) part: Part,
     /// Percent.
     pub(crate) drop: f64,
     pub(crate) direct: Vec<f64>,
@@ -72,15 +76,20 @@ struct Case {
     _running: Option<Running>,
 }
 
-/// Measures one share of lost packets, in percent.
+/// Where proxies of a part stand: the published one stands near the server, and is slow there.
+fn positions(part: Part) -> &'static [Position] {
+    if part == Part::Published { &[Position::NearServer] } else { &Position::ALL }
+}
+
+/// Measures a part with one share of lost packets, in percent.
 pub(crate) fn measure(
     args: &Stream,
     programs: &Programs,
     entrants: &[Entrant],
-    drop: f64,
+    (part, drop): (Part, f64),
     folder: &Path,
 ) -> Result<Link> {
-    let folder = folder.join(format!("link-{drop}"));
+    let folder = folder.join(format!("{part:?}-{drop}"));
     let mut line = Line::new(args, &programs.delay_line, drop, &folder)?;
     let mut far = Place::within(folder.join("far"), line.far.clone())?;
     let mut near = Place::within(folder.join("near"), line.near.clone())?;
@@ -88,8 +97,8 @@ pub(crate) fn measure(
     far.backend = origin.address;
     near.backend = SocketAddr::from((FAR, origin.address.port()));
     let mut cases = vec![Case { by: None, address: near.backend, _running: None }];
-    for position in Position::ALL {
-        for entrant in entrants.iter().filter(|entrant| entrant.peer.is_in(Part::Link)) {
+    for &position in positions(part) {
+        for entrant in entrants.iter().filter(|entrant| entrant.peer.is_in(part)) {
             let place = if position == Position::NearServer { &mut far } else { &mut near };
             let running = entrant.start(place)?;
             let port = running.address.port();
@@ -109,10 +118,14 @@ pub(crate) fn measure(
         connections: 1,
         time: Duration::ZERO,
     };
-    let mut link = Link { drop, direct: Vec::new(), proxied: Vec::new(), packets: Packets::default() };
+    let mut link = Link { part, drop, direct: Vec::new(), proxied: Vec::new(), packets: Packets::default() };
     let by = cases.iter().filter_map(|case| case.by);
     link.proxied = by.map(|(peer, position)| Seconds { peer, position, rounds: Vec::new() }).collect();
-    let rounds = if drop > 0.0 { args.rounds * LOSSY_ROUNDS } else { args.rounds };
+    let rounds = match part {
+        Part::Published => args.rounds.min(PUBLISHED_ROUNDS),
+        _ if drop > 0.0 => args.rounds * LOSSY_ROUNDS,
+        _ => args.rounds,
+    };
     for round in 0..=rounds {
         for (i, case) in cases.iter().enumerate() {
             line.seed(round as u64)?;
