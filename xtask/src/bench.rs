@@ -9,9 +9,10 @@
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
 //! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses,
 //! [`discovery`] that of endpoints that change, [`cache`] that of stored responses; [`balance`] measures the balancers
-//! alone, without a proxy.
+//! alone, without a proxy; [`all`] runs them all.
 
 mod ab;
+mod all;
 mod balance;
 mod cache;
 mod compress;
@@ -57,6 +58,8 @@ const LOAD_CPU: &str = "1";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
+    /// Every bench, one after the other, and one report of them all
+    All(all::All),
     /// Small kept-alive HTTP/1.1 exchanges: CPU, latency, memory, system calls
     Small(Small),
     /// Large bodies: downloads over a long link, CPU per gigabyte on loopback
@@ -129,6 +132,7 @@ pub(crate) struct Small {
 /// Runs what the command line asks for.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     match bench {
+        Bench::All(args) => all::run(args),
         Bench::Small(args) => small(args),
         Bench::Stream(args) => stream::run(args),
         Bench::Slow(args) => slow::run(args),

@@ -6,6 +6,7 @@ mod bench;
 mod cache_tests;
 mod ci;
 mod command;
+mod conformance;
 mod dist;
 mod fuzz;
 mod gate;
@@ -50,6 +51,8 @@ enum Verb {
     Gate(gate::Args),
     /// All kinds of traffic beside dying endpoints, reloads and upgrades: nothing lost, nothing left behind
     Soak(soak::Args),
+    /// The public suites: what they say of the product, beside what they say of others
+    Conformance(conformance::Args),
     /// Fuzz one target, or every target in turn
     Fuzz(fuzz::Args),
 }
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Verb::Dist(args) => dist::run(&args),
         Verb::Gate(args) => gate::run(&args),
         Verb::Soak(args) => soak::run(&args),
+        Verb::Conformance(args) => conformance::run(&args),
         Verb::Fuzz(args) => fuzz::run(&args),
     };
     match result {
