@@ -88,8 +88,9 @@ impl Worker {
     }
 
     /// Does what control has said, before events: a connection that comes after a plan was told to all workers is
-    /// served by that plan. Endpoint sets behind everything else take turns with the exchanges, and only the newest one of a
-    /// service counts: where many change at a time, nobody waits for all of them. Says whether the worker is to end.
+    /// served by that plan. Endpoint sets behind everything else take turns with the exchanges, and only the newest one
+    /// of a service counts: where many change at a time, nobody waits for all of them. Says whether the worker is to
+    /// end.
     fn hear(self: &Rc<Self>, lists: &mut Lists) -> bool {
         self.mailbox().take_messages(&mut lists.told);
         lists.commands.extend(lists.told.drain(..));
