@@ -199,13 +199,11 @@ impl<'a> Scene<'a> {
     }
 
     fn dashboards(&self, mode: &str, seconds: u64, clients: usize) -> Result<Child> {
-        // Pages are on a machine of their own in use: how long a task takes is not for the load to say.
-        let program = if mode == "pages" { "chrt" } else { "node" };
-        let mut command = self.place.command(LOAD_CPU, Path::new(program));
-        if mode == "pages" {
-            command.args(["--rr", "1", "node"]);
-        }
-        command.arg(&self.program).arg(mode).arg(format!("http://{}", self.admin)).arg(TOKEN);
+        // Both are on machines of their own in use: how long a task of a page takes is not for the load to say, and what
+        // clients do with an answer is not to keep the load waiting.
+        let policy = if mode == "pages" { ["--rr", "1", "node"] } else { ["--idle", "0", "node"] };
+        let mut command = self.place.command(LOAD_CPU, Path::new("chrt"));
+        command.args(policy).arg(&self.program).arg(mode).arg(format!("http://{}", self.admin)).arg(TOKEN);
         command.arg(seconds.to_string()).arg(clients.to_string()).arg(self.folder.join("traces"));
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn().context("node does not start")

@@ -113,7 +113,7 @@ impl frame::Report for Report<'_> {
              PerformanceObserver,\n  without those in which the debugger collects to look at memory; with real-time \
              priority before the load, as\n  pages are on a machine of their own in use\n\
              - clients: each on a connection of its own, with a session, asks what the pages asked in their first 40 s, \
-             at the same intervals,\n  from another moment on\n\
+             at the same intervals,\n  from another moment on; behind the load, which does not wait for what they do with answers\n\
              - rounds: {rounds} of {round_seconds} s with {dashboards} clients and {round_seconds} s without, in turn, \
              after one that is dropped; no browser, which\n  on a machine of its own would take nothing from the load"
         )?;
