@@ -67,6 +67,11 @@ const PARTS: &[Part] = &[
         whole: "",
         quick: Some("--rounds 1 --requests 5000 --concurrency 10,1000 --layouts shared --ways each"),
     },
+    Part {
+        name: "gateways",
+        whole: "",
+        quick: Some("--rounds 1 --seconds 2 --requests 5000 --peers thalweg,nginx,haproxy,go"),
+    },
     Part { name: "stream", whole: "", quick: Some("--rounds 1 --seconds 1 --only loopback") },
     Part { name: "slow", whole: "", quick: Some("--readers 1000 --spans 3") },
     Part {

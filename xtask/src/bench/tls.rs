@@ -9,7 +9,6 @@ mod case;
 mod certificate;
 mod configs;
 mod entrant;
-mod envoy;
 mod idle;
 mod report;
 

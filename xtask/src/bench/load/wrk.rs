@@ -48,12 +48,17 @@ pub(crate) struct Outcome {
 }
 
 impl Load<'_> {
-    /// Runs wrk to its end; `folder` is for its script.
+    /// Runs wrk to its end on the CPU of the load; `folder` is for its script.
     pub(crate) fn run(&self, folder: &Path) -> Result<Outcome> {
+        self.run_on(LOAD_CPU, folder)
+    }
+
+    /// The same on these CPUs.
+    pub(crate) fn run_on(&self, cpus: &str, folder: &Path) -> Result<Outcome> {
         let script = folder.join("result.lua");
         fs::write(&script, SCRIPT)?;
         let mut command = Command::new("taskset");
-        command.args(["-c", LOAD_CPU, "wrk", "-t1", "--latency", "-s"]).arg(script);
+        command.args(["-c", cpus, "wrk", "-t1", "--latency", "-s"]).arg(script);
         command.arg(format!("-c{}", self.connections)).arg(format!("-d{}s", self.time.as_secs()));
         if !self.host.is_empty() {
             command.arg("-H").arg(format!("Host: {}", self.host));

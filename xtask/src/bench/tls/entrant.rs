@@ -9,10 +9,11 @@ use anyhow::{Context, Result, bail};
 
 use super::case::Tools;
 use super::configs::{self, Addresses};
-use super::{Scene, Tls, envoy};
+use super::{Scene, Tls};
 use crate::bench::configs::BODY;
 use crate::bench::contestant::{self, Kind, Place, Running};
 use crate::bench::entrant::{self, Peer as _};
+use crate::bench::envoy;
 use crate::bench::{LOAD_CPU, PROXY_CPU};
 use crate::command::{locate, output};
 

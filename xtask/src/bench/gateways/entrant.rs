@@ -1,0 +1,215 @@
+//! Who takes part, how each is built or found, and started before the service: a worker for each CPU, no access log.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::Gateways;
+use crate::bench::configs::{self, Size};
+use crate::bench::contestant::{self, Kind, Place, Running};
+use crate::bench::entrant::{self, Peer as _};
+use crate::bench::envoy;
+use crate::bench::layout::Layout;
+use crate::command::{locate, output, root, run, target};
+
+const NGINX: Size = Size { connections: 9000, kept: 1024, workers: 2 };
+
+/// What can take part.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(super) enum Gateway {
+    Thalweg,
+    Nginx,
+    Haproxy,
+    Envoy,
+    Caddy,
+    Go,
+    Spring,
+}
+
+impl Gateway {
+    /// In the order of tables.
+    pub(super) const ALL: [Self; 7] =
+        [Self::Thalweg, Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Go, Self::Spring];
+}
+
+impl std::fmt::Display for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = clap::ValueEnum::to_possible_value(self);
+        f.write_str(value.as_ref().map_or("", clap::builder::PossibleValue::get_name))
+    }
+}
+
+impl entrant::Peer for Gateway {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Thalweg => "thalweg",
+            Self::Nginx => "nginx",
+            Self::Haproxy => "haproxy",
+            Self::Envoy => "envoy",
+            Self::Caddy => "caddy",
+            Self::Go => "go httputil",
+            Self::Spring => "spring cloud gateway",
+        }
+    }
+}
+
+/// A program that takes part.
+pub(super) type Entrant = entrant::Program<Gateway>;
+
+/// Builds or finds those that the command line names; says which are left out, and why.
+pub(super) fn find(args: &Gateways, place: &mut Place) -> Result<Vec<Entrant>> {
+    let mut found = Vec::new();
+    for &peer in &args.peers {
+        match program(args, peer, place) {
+            Ok((path, version)) => found.push(Entrant { peer, path, version }),
+            Err(error) if peer == Gateway::Thalweg => return Err(error),
+            Err(error) => println!("bench: {} left out: {error:#}", peer.name()),
+        }
+    }
+    Ok(found)
+}
+
+fn program(args: &Gateways, peer: Gateway, place: &mut Place) -> Result<(PathBuf, String)> {
+    let on_path = |name: &Path| locate(name).with_context(|| format!("{} is not here", name.display()));
+    match peer {
+        Gateway::Thalweg => {
+            let path = contestant::built("thalweg", args.thalweg.as_deref())?;
+            let version = contestant::version(Kind::Thalweg, &path)?;
+            Ok((path, version))
+        }
+        Gateway::Nginx => {
+            let path = on_path(&args.nginx)?;
+            let version = contestant::version(Kind::Nginx, &path)?;
+            Ok((path, version))
+        }
+        Gateway::Haproxy => {
+            let path = on_path("haproxy".as_ref())?;
+            let version = contestant::version(Kind::Haproxy, &path)?;
+            Ok((path, version))
+        }
+        Gateway::Envoy => {
+            let path = envoy::find(None)?;
+            let version = envoy::version(&path)?;
+            Ok((path, version))
+        }
+        Gateway::Caddy => {
+            let path = on_path("caddy".as_ref())?;
+            let version = output(Command::new(&path).arg("version"))?;
+            Ok((path, version.trim().to_owned()))
+        }
+        Gateway::Go => go(&on_path("go".as_ref())?, place),
+        Gateway::Spring => spring(&on_path("mvn".as_ref())?, &on_path("java".as_ref())?),
+    }
+}
+
+/// Go's `httputil.ReverseProxy`, as the balancer of `bench ab` has it, before one service.
+fn go(go: &Path, place: &mut Place) -> Result<(PathBuf, String)> {
+    let program = place.next_folder()?.join("go_balancer");
+    let mut command = Command::new(go);
+    command.args(["build", "-o"]).arg(&program).arg("main.go");
+    command.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").env("CGO_ENABLED", "0");
+    run(command.current_dir(root().join("bench/peers/go_balancer")))?;
+    let version = output(Command::new(go).arg("version"))?;
+    Ok((program, version.trim().to_owned()))
+}
+
+/// Spring Cloud Gateway, packed by Maven; its program is `java`.
+fn spring(mvn: &Path, java: &Path) -> Result<(PathBuf, String)> {
+    let mut command = Command::new(mvn);
+    command.args(["--quiet", "--batch-mode", "package"]);
+    run(command.current_dir(copied()?))?;
+    let version = output(Command::new(java).arg("-version"))?;
+    let version = version.lines().next().unwrap_or_default().to_owned();
+    Ok((java.to_owned(), format!("Spring Cloud 2024.0.1, Spring Boot 3.4.5, {version}")))
+}
+
+fn spring_folder() -> Result<PathBuf> {
+    Ok(target()?.join("tools/gateway-spring"))
+}
+
+/// Its sources, copied, so that nothing is built within the tree.
+fn copied() -> Result<PathBuf> {
+    let folder = spring_folder()?;
+    fs::create_dir_all(&folder)?;
+    let sources = root().join("bench/peers/gateway_spring");
+    run(Command::new("cp").arg("-rT").arg(sources).arg(&folder))?;
+    Ok(folder)
+}
+
+impl Entrant {
+    /// Starts it before the place's backend and waits for its first answer.
+    pub(super) fn start(&self, place: &mut Place) -> Result<Running> {
+        let (listen, folder, backend) = (place.address()?, place.next_folder()?, place.backend);
+        let file = folder.join("configuration");
+        let mut command = place.command(Layout::Shared.proxy_cpus(), &self.path);
+        match self.peer {
+            Gateway::Thalweg => {
+                let file = file.with_extension("yaml");
+                fs::write(&file, configs::thalweg(listen, &[backend]))?;
+                command.args(["run", "--config"]).arg(&file);
+            }
+            Gateway::Nginx => {
+                fs::write(&file, configs::nginx_proxy(&folder, listen, &[backend], NGINX, ""))?;
+                command.arg("-p").arg(&folder).arg("-c").arg(&file);
+            }
+            Gateway::Haproxy => {
+                fs::write(&file, configs::haproxy(listen, backend).replace("nbthread 1", "nbthread 2"))?;
+                command.args(["-db", "-f"]).arg(&file);
+            }
+            Gateway::Envoy => {
+                let file = file.with_extension("yaml");
+                fs::write(&file, envoy_config(listen, backend))?;
+                command.args(["--concurrency", "2", "--log-level", "error", "--disable-hot-restart", "-c"]);
+                command.arg(&file);
+            }
+            Gateway::Caddy => {
+                fs::write(&file, caddy_config(listen, backend))?;
+                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file).env("HOME", &folder);
+            }
+            Gateway::Go => {
+                command.arg(listen.to_string()).arg(backend.to_string());
+            }
+            Gateway::Spring => {
+                command.arg("-jar").arg(spring_folder()?.join("target/gateway.jar"));
+                command.arg(format!("--server.port={}", listen.port()));
+                command.arg("--server.address=127.0.0.1").arg(format!("--backend=http://{backend}"));
+            }
+        }
+        let running = place.start(command, &folder, listen, ("bench", "/"));
+        running.with_context(|| format!("{} does not start", self.name()))
+    }
+}
+
+fn caddy_config(listen: SocketAddr, backend: SocketAddr) -> String {
+    format!(
+        "{{\n  admin off\n  auto_https off\n  persist_config off\n}}\n\
+         http://:{} {{\n  bind 127.0.0.1\n  reverse_proxy {backend} {{\n    transport http {{\n      \
+         keepalive_idle_conns_per_host 1024\n    }}\n  }}\n}}\n",
+        listen.port()
+    )
+}
+
+fn envoy_config(listen: SocketAddr, backend: SocketAddr) -> String {
+    let at = |address: SocketAddr| {
+        format!("{{ socket_address: {{ address: {}, port_value: {} }} }}", address.ip(), address.port())
+    };
+    let bounds = "max_connections: 100000, max_pending_requests: 100000, max_requests: 100000";
+    let types = "type.googleapis.com/envoy.extensions.filters";
+    format!(
+        "static_resources:\n  listeners:\n  - name: web\n    address: {listen}\n    tcp_backlog_size: 4096\n    \
+         filter_chains:\n    - filters:\n      - name: http\n        typed_config:\n          \
+         \"@type\": {types}.network.http_connection_manager.v3.HttpConnectionManager\n          \
+         stat_prefix: web\n          use_remote_address: true\n          \
+         http_protocol_options: {{ accept_http_10: true }}\n          route_config:\n            virtual_hosts:\n            \
+         - {{ name: all, domains: [ \"*\" ], routes: [ {{ match: {{ prefix: / }}, route: {{ cluster: one }} }} ] }}\n          \
+         http_filters:\n          - name: router\n            typed_config: {{ \"@type\": {types}.http.router.v3.Router }}\n  \
+         clusters:\n  - name: one\n    type: STATIC\n    connect_timeout: 5s\n    \
+         circuit_breakers: {{ thresholds: [ {{ {bounds} }} ] }}\n    load_assignment:\n      cluster_name: one\n      \
+         endpoints: [ {{ lb_endpoints: [ {{ endpoint: {{ address: {backend} }} }} ] }} ]\n",
+        listen = at(listen),
+        backend = at(backend)
+    )
+}
