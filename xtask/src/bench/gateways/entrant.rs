@@ -167,7 +167,11 @@ impl Entrant {
             }
             Gateway::Caddy => {
                 fs::write(&file, caddy_config(listen, backend))?;
-                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(&file).env("HOME", &folder);
+                command
+                    .args(["run", "--adapter", "caddyfile", "--config"])
+                    .arg(&file)
+                    .env("HOME", &folder)
+                    .env("XDG_CONFIG_HOME", &folder);
             }
             Gateway::Go => {
                 command.arg(listen.to_string()).arg(backend.to_string());
@@ -185,7 +189,7 @@ impl Entrant {
 
 fn caddy_config(listen: SocketAddr, backend: SocketAddr) -> String {
     format!(
-        "{{\n  admin off\n  auto_https off\n  persist_config off\n}}\n\
+        "{{\n  admin off\n  auto_https off\n}}\n\
          http://:{} {{\n  bind 127.0.0.1\n  reverse_proxy {backend} {{\n    transport http {{\n      \
          keepalive_idle_conns_per_host 1024\n    }}\n  }}\n}}\n",
         listen.port()
