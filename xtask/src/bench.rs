@@ -5,7 +5,7 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
-//! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`gateways`] that of published gateways, [`tls`] that of
+//! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`gateways`] that of published gateways, [`ramp`] that of a published proxy under a fixed rate, [`tls`] that of
 //! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
 //! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses,
 //! [`discovery`] that of endpoints that change, [`cache`] that of stored responses; [`balance`] measures the balancers
@@ -32,6 +32,7 @@ mod machine;
 mod namespace;
 mod order;
 pub(crate) mod process;
+mod ramp;
 mod report;
 mod reported;
 mod rounds;
@@ -74,6 +75,8 @@ pub(crate) enum Bench {
     Ab(ab::Ab),
     /// Gateways before one service: their share of what it does without them, with wrk and ab; CPU, memory, threads
     Gateways(gateways::Gateways),
+    /// A fixed rate of requests through gateways: mean, deviation, least and most time, CPU, threads, memory, bytes
+    Ramp(ramp::Ramp),
     /// TLS and HTTP/2: small exchanges, handshakes, streams, memory of idle connections
     Tls(tls::Tls),
     /// Compression of responses: bytes of text per CPU second, beside nginx
@@ -143,6 +146,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Balance(args) => balance::run(args),
         Bench::Ab(args) => ab::run(args),
         Bench::Gateways(args) => gateways::run(args),
+        Bench::Ramp(args) => ramp::run(args),
         Bench::Tls(args) => tls::run(args),
         Bench::Compress(args) => compress::run(args),
         Bench::Cache(args) => cache::run(args),

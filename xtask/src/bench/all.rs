@@ -72,6 +72,11 @@ const PARTS: &[Part] = &[
         whole: "",
         quick: Some("--rounds 1 --seconds 2 --requests 5000 --peers thalweg,nginx,haproxy,go"),
     },
+    Part {
+        name: "ramp",
+        whole: "",
+        quick: Some("--rounds 1 --seconds 4 --rates 300 --peers thalweg,nginx,go"),
+    },
     Part { name: "stream", whole: "", quick: Some("--rounds 1 --seconds 1 --only loopback") },
     Part { name: "slow", whole: "", quick: Some("--readers 1000 --spans 3") },
     Part {

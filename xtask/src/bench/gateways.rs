@@ -6,7 +6,7 @@
 //! each → for each load, interleaved rounds, the service itself among them → [`report`]. Two loads: wrk with 200 kept
 //! connections, HTTP/1.1, and ab with 200 at once, HTTP/1.0 and a connection for each request.
 
-mod entrant;
+pub(super) mod entrant;
 mod report;
 
 use std::fs;
@@ -56,6 +56,13 @@ pub(crate) struct Gateways {
     /// Fail when a gate is missed
     #[arg(long)]
     gate: bool,
+}
+
+impl Gateways {
+    /// What finds entrants for another bench.
+    pub(super) fn of(peers: Vec<Gateway>, thalweg: Option<PathBuf>, nginx: PathBuf) -> Self {
+        Self { rounds: 0, seconds: 0, requests: 0, peers, thalweg, nginx, gate: false }
+    }
 }
 
 /// By what the load is made.

@@ -2,7 +2,8 @@
 //!
 //! A time counts from the moment at which its request was to be sent, not from that at which it was: a delay that
 //! holds up later requests counts in each of them. The first span is for warming up and says nothing; each other one
-//! says `SPAN count p50 p99 most`, all together `RESULT count p50 p99 most bad`, times in microseconds.
+//! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least` and `RESULT count p50 p99 most bad`, times
+//! in microseconds.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -77,6 +78,7 @@ pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
             println!("SPAN {}", figures(&mut times));
         }
     }
+    println!("MOMENTS {}", moments(&all));
     println!("RESULT {} {bad}", figures(&mut all));
     Ok(())
 }
@@ -148,9 +150,25 @@ fn figures(times: &mut [Duration]) -> String {
     format!("{} {median} {far} {most}", times.len())
 }
 
+/// Mean, standard deviation and least, in microseconds.
+fn moments(times: &[Duration]) -> String {
+    let micros = |time: &Duration| time.as_secs_f64() * 1e6;
+    let count = times.len().max(1) as f64;
+    let mean = times.iter().map(micros).sum::<f64>() / count;
+    let variance = times.iter().map(|time| (micros(time) - mean).powi(2)).sum::<f64>() / count;
+    let least = times.iter().min().map_or(0, Duration::as_micros);
+    format!("{mean:.0} {:.0} {least}", variance.sqrt())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_of_three() {
+        assert_eq!(moments(&[1, 2, 3].map(Duration::from_millis)), "2000 816 1000");
+        assert_eq!(moments(&[]), "0 0 0");
+    }
 
     #[test]
     fn figures_of_a_hundred() {

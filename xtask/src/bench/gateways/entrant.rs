@@ -19,7 +19,7 @@ const NGINX: Size = Size { connections: 9000, kept: 1024, workers: 2 };
 
 /// What can take part.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum Gateway {
+pub(in crate::bench) enum Gateway {
     Thalweg,
     Nginx,
     Haproxy,
@@ -31,7 +31,7 @@ pub(super) enum Gateway {
 
 impl Gateway {
     /// In the order of tables.
-    pub(super) const ALL: [Self; 7] =
+    pub(in crate::bench) const ALL: [Self; 7] =
         [Self::Thalweg, Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Go, Self::Spring];
 }
 
@@ -57,10 +57,10 @@ impl entrant::Peer for Gateway {
 }
 
 /// A program that takes part.
-pub(super) type Entrant = entrant::Program<Gateway>;
+pub(in crate::bench) type Entrant = entrant::Program<Gateway>;
 
 /// Builds or finds those that the command line names; says which are left out, and why.
-pub(super) fn find(args: &Gateways, place: &mut Place) -> Result<Vec<Entrant>> {
+pub(in crate::bench) fn find(args: &Gateways, place: &mut Place) -> Result<Vec<Entrant>> {
     let mut found = Vec::new();
     for &peer in &args.peers {
         match program(args, peer, place) {
@@ -141,7 +141,7 @@ fn copied() -> Result<PathBuf> {
 
 impl Entrant {
     /// Starts it before the place's backend and waits for its first answer.
-    pub(super) fn start(&self, place: &mut Place) -> Result<Running> {
+    pub(in crate::bench) fn start(&self, place: &mut Place) -> Result<Running> {
         let (listen, folder, backend) = (place.address()?, place.next_folder()?, place.backend);
         let file = folder.join("configuration");
         let mut command = place.command(Layout::Shared.proxy_cpus(), &self.path);
