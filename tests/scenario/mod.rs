@@ -34,6 +34,7 @@ mod endpoints_api;
 mod etcd;
 mod eureka;
 mod explain;
+mod ext;
 mod failure;
 mod fairness;
 mod files;

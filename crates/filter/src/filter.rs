@@ -176,6 +176,8 @@ pub enum Job {
     Fetch(Box<Subrequest>),
     /// Something that runs beside the workers.
     Call(Call),
+    /// The request's body, which is kept in memory. The exchange ends with 413 where it has more bytes than this.
+    Body(usize),
 }
 
 /// What a [`Job::Call`] gives; the filter knows its type.
@@ -267,6 +269,9 @@ pub enum JobResult {
     Fetched(Result<Fetched, Fault>),
     /// What the call gave, or why it gave nothing: the time was over, too many calls are under way, or it panicked.
     Called(Result<Outcome, Fault>),
+    /// The whole body, as the client has sent it, before any transform; `None`: it goes in both directions at once, as
+    /// that of a call of gRPC or of an upgrade, and nobody waits for it.
+    Body(Option<Vec<u8>>),
     /// In a dry run, nothing is asked of anybody: a filter acts as if it had been told that all is well.
     NotAsked,
 }

@@ -24,6 +24,7 @@ mod decoder_memory;
 mod decompress;
 mod edits;
 mod error_pages;
+mod ext;
 mod fault;
 mod fields;
 mod files;
@@ -164,6 +165,8 @@ filters! {
     decompress: decompress::DecompressSpec = "{ request: true }",
     /// Answers errors with pages of its own, by status, in the form that the client accepts.
     error_pages: error_pages::ErrorPagesSpec [files] = "{ pages: { 404: { html: \"<!doctype html><h1>Not here</h1>\" } } }",
+    /// Asks a service of your own what becomes of each request: it lets it go on, changes it, or answers.
+    ext: ext::ExtSpec = "{ service: shadow }",
     /// Delays requests, or breaks them off, to see what becomes of those who send them.
     fault: fault::FaultSpec = "{ share: 1%, delay: 100ms..2s }",
     /// Tells the service in `Forwarded` (RFC 7239) who has asked.

@@ -331,7 +331,7 @@ fn encode(text: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Brings a path that was made to its normal form.
-fn normal(path: &[u8]) -> Result<Vec<u8>, Fault> {
+pub(crate) fn normal(path: &[u8]) -> Result<Vec<u8>, Fault> {
     let broken = || Fault::new(FaultKind::HttpRequestError, "the path that a filter made is no path");
     let mut encoded = Vec::with_capacity(path.len());
     for byte in path {

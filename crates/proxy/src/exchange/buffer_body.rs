@@ -3,7 +3,8 @@
 //!
 //! It is kept in memory up to a bound, where it takes the place of what has come of it, and beyond that in a file
 //! without a name. Its length is known then, so the request goes on with it. Calls of gRPC and upgrades are left alone:
-//! both sides of them speak at once. Trailers of a request are not kept.
+//! both sides of them speak at once. Trailers of a request are not kept. A filter that reads the body (`ext`) has it
+//! received in the same way, in phase 3.
 
 use crate::exchange::grpc;
 use crate::exchange::upstream::request_head::max_body;
@@ -32,18 +33,36 @@ pub(crate) async fn buffer_body(worker: &Worker, client: &Client, x: &mut Exchan
     match x.filtered().and_then(|filtering| filtering.outcome.buffering) {
         None => Ok(()),
         // In a box because it is rare: every task would be larger for it.
-        Some(buffering) => Box::pin(receive(worker, client, x, buffering)).await,
+        Some(buffering) => Box::pin(receive(worker, client, x, buffering)).await.map(drop),
     }
 }
 
+/// Receives the body for a filter that reads it, `most` bytes at most, all in memory; `None`: nobody can wait for its
+/// end. Cancel-safe: the request is over then.
+pub(crate) async fn body_for_filter(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    most: usize,
+) -> Result<Option<Vec<u8>>, Fault> {
+    if x.framing.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    if !receive(worker, client, x, Buffering { max_body: most as u64, memory: most }).await? {
+        return Ok(None);
+    }
+    Ok(x.received.get(x.request.len..x.consumed).map(<[u8]>::to_vec))
+}
+
+/// Receives the body; whether it is one that anybody can wait for. It may have been received before, for another filter.
 async fn receive(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     buffering: Buffering,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     if x.framing.is_empty() || x.upgrade != Upgrade::None || grpc::kind(x) != Kind::No {
-        return Ok(());
+        return Ok(false);
     }
     let most = max_body(x).map_or(buffering.max_body, |bytes| bytes.min(buffering.max_body));
     if matches!(x.framing, Framing::Length(length) if length > most) {
@@ -70,7 +89,7 @@ async fn receive(
     client.socket.set_deadline(None);
     x.waited += worker.reactor.now().saturating_duration_since(began);
     body.put_into(x);
-    Ok(())
+    Ok(true)
 }
 
 /// Tells a client that waits to be asked for the body (RFC 9110 §10.1.1); the endpoint is not to do so again.
@@ -78,9 +97,12 @@ fn ask_for_body(client: &Client, x: &mut Exchange) {
     if !x.request.present.contains(FieldId::Expect) {
         return;
     }
-    let fields = x.request.fields.iter_mut();
-    fields.filter(|field| field.id == FieldId::Expect).for_each(|field| field.keep = false);
-    if x.request.version == Version::Http10 {
+    let mut asks = false;
+    for field in x.request.fields.iter_mut().filter(|field| field.id == FieldId::Expect && field.keep) {
+        (field.keep, asks) = (false, true);
+    }
+    // It was asked before, for another filter.
+    if !asks || x.request.version == Version::Http10 {
         return;
     }
     let out = x.downward.buffer();

@@ -3,6 +3,7 @@
 //! A chain is plain calls. A filter that has to wait returns a job; the exchange runs it (`run_job`) and resumes the
 //! chain where it stopped.
 
+use crate::exchange::buffer_body::body_for_filter;
 use crate::exchange::filter_facts::{Surroundings, split};
 use crate::exchange::grpc::begin_bridge;
 use crate::exchange::subrequest::fetch;
@@ -212,6 +213,8 @@ pub(crate) async fn run_job(
             got => Ok(JobResult::Fetched(got)),
         },
         Job::Call(call) => self::call(worker, client, x, call).await,
+        // It counts its own wait.
+        Job::Body(most) => return body_for_filter(worker, client, x, most).await.map(JobResult::Body),
     };
     x.waited += worker.reactor.now().saturating_duration_since(began);
     result

@@ -175,7 +175,7 @@ fn filter(
                 let passes = Fetched { status: 200, ..Fetched::default() };
                 done = apply(route, around, (x, From::Job(JobResult::Fetched(Ok(passes)))), &mut seen)?;
             }
-            Filtered::Waits(Job::Call(_)) => {
+            Filtered::Waits(Job::Call(_) | Job::Body(_)) => {
                 done = apply(route, around, (x, From::Job(JobResult::NotAsked)), &mut seen)?;
             }
         }

@@ -21,6 +21,7 @@ const TO: &str = "docs/guide/configuration.md#routesto";
 const FILTERS: &str = "docs/guide/configuration.md#routesfilters";
 const TRACING: &str = "docs/guide/traces.md";
 const AUTH: &str = "docs/guide/authentication.md";
+const EXT: &str = "docs/guide/ext.md";
 const SERVICES: &str = "docs/guide/configuration.md#servicesname";
 const DISCOVERY: &str = "docs/guide/discovery.md";
 const SERVICE_TLS: &str = "docs/guide/configuration.md#servicesnametls";
@@ -126,7 +127,10 @@ pub(super) const WORDS: &[Row] = rows! {
     [Route, Service] "buffer" => Called("it in `filters`, as in `filters: [ { buffer: {} } ]`", FILTERS);
     [Route, Filter, Service] "buffering", "request_buffering", "proxy_request_buffering" => Called("the filter `buffer`, as in `filters: [ { buffer: {} } ]`", FILTERS);
     [Route, Filter, Service] "proxy_buffering" => Later(Some("bodies of responses are relayed as they come; the filter `buffer` is for those of requests"));
-    [Top, Route, Filter, Service] "wasm", "lua", "plugins", "plugin", "ext_proc", "script", "njs", "waf", "modsecurity" => Later(None);
+    [Top, Route, Filter, Service] "lua", "plugins", "plugin", "ext_proc", "script", "njs"
+        => Called("the filter `ext`, as in `filters: [ { ext: { service: decider } } ]`", EXT);
+    [Top, Route, Service] "ext" => Called("it in `filters`, as in `filters: [ { ext: { service: decider } } ]`", EXT);
+    [Top, Route, Filter, Service] "wasm", "waf", "modsecurity" => Later(None);
     [Top, Listener, Route] "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger"
         => Called("`tracing` at the top, as in `tracing: { endpoint: \"http://127.0.0.1:4318\" }`", TRACING);
     [Listener, Route] "tracing" => Called("it at the top: it is for all routes", TRACING);
