@@ -7,6 +7,7 @@
 mod case;
 mod compare;
 mod echo;
+mod haproxy;
 mod nginx;
 mod side;
 

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod draft;
+mod haproxy;
 mod networks;
 mod nginx;
 mod pattern;
@@ -69,8 +70,10 @@ impl ImportError {
 type Importer = fn(&[String], &dyn Files) -> Result<Imported, ImportError>;
 
 /// Every original by its name on the command line, and what it is.
-pub const FORMATS: &[(&str, &str, Importer)] =
-    &[("nginx", "nginx: nginx.conf, or files of sites-enabled and conf.d", nginx::import)];
+pub const FORMATS: &[(&str, &str, Importer)] = &[
+    ("haproxy", "HAProxy: haproxy.cfg, or the files that are read one after the other", haproxy::import),
+    ("nginx", "nginx: nginx.conf, or files of sites-enabled and conf.d", nginx::import),
+];
 
 /// Reads files of `original` and gives Thalweg's configuration.
 ///

@@ -84,7 +84,9 @@ fn fields(message: &Message, request: &Request, is_own_page: bool) -> String {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in &message.fields {
         let name = name.to_ascii_lowercase();
-        if OWN.contains(&name.as_str()) || (is_own_page && name.starts_with("content-")) {
+        if OWN.contains(&name.as_str())
+            || (is_own_page && (name.starts_with("content-") || name == "cache-control"))
+        {
             continue;
         }
         let value = match name.as_str() {

@@ -1,0 +1,668 @@
+//! Rules in their order, as sets of requests of which the first one that has a request decides.
+//!
+//! A set begins with all requests of a frontend. A rule whose condition `when` of a filter can say becomes a filter of
+//! the set. Any other splits the set: those that fit go before the rest, and a condition that is negated takes those
+//! out that it does not want by a set that stands before. So `!` needs no opposite of a host or a path.
+
+use super::acl::{Condition, Literal, Rate, Test};
+use super::actions::{self, Action, Lost};
+use super::lines::Line;
+use super::listen::Listener;
+use super::region::{Meet, Region, complement};
+use super::template::Scope;
+use crate::draft::{duration, literal};
+use crate::yaml::{Map, Value, one, one_or_many};
+use crate::{Grade, Report};
+use std::collections::BTreeMap;
+
+/// Sets that a frontend may be split into.
+const MOST: usize = 400;
+
+/// When a rule is asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    Connection,
+    Request,
+    Redirect,
+    Choose,
+    Response,
+}
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub(super) struct Rule {
+    pub(super) line: Line,
+    pub(super) stage: Stage,
+    /// The words of its action.
+    pub(super) words: Vec<String>,
+    pub(super) condition: Result<Condition, String>,
+    pub(super) is_after: bool,
+}
+
+/// What becomes of a set.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Fate {
+    #[default]
+    Open,
+    Answered,
+    Backend(String),
+    Refused,
+}
+
+/// A set of requests and what is done with them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alternative {
+    pub(super) region: Region,
+    pub(super) filters: Vec<Map>,
+    /// Changes of responses, in HAProxy's order.
+    pub(super) responses: Vec<Map>,
+    pub(super) after: Vec<Map>,
+    pub(super) fate: Fate,
+    pub(super) notes: Vec<String>,
+    pub(super) title: String,
+    pub(super) is_moved: bool,
+    /// Fields that rules have changed.
+    pub(super) touched: Vec<String>,
+    /// No further rule of this stage is asked.
+    pub(super) is_allowed: bool,
+}
+
+/// What rules are played with.
+pub(super) struct Program<'a> {
+    pub(super) listeners: &'a [Listener],
+    pub(super) report: &'a mut Report,
+    pub(super) variables: &'a BTreeMap<String, String>,
+    /// What `track-sc` counts by, and the table.
+    pub(super) counters: &'a BTreeMap<String, (Value, String)>,
+    /// Periods of tables by name and rate.
+    pub(super) periods: &'a BTreeMap<(String, String), u64>,
+    pub(super) users: &'a BTreeMap<String, Map>,
+    pub(super) name: String,
+    /// The set may not be split further.
+    pub(super) is_full: bool,
+}
+
+impl Alternative {
+    /// Answers 501.
+    pub(super) fn refuse(&mut self, why: &str) {
+        let body = format!("501 Not Implemented: {why}\n");
+        self.notes.push(format!("NOT TAKEN OVER: {why}"));
+        self.filters.push(one("respond", one("status", 501_u16).with("body", literal(&body))));
+        self.fate = Fate::Refused;
+    }
+
+    fn at(&mut self, line: &Line, title: &str) {
+        self.notes.push(format!("{}:{}", line.place.file, line.place.line));
+        title.clone_into(&mut self.title);
+    }
+}
+
+impl Program<'_> {
+    /// Plays rules of a stage on sets.
+    pub(super) fn play(&mut self, sets: Vec<Alternative>, rules: &[Rule], stage: Stage) -> Vec<Alternative> {
+        let mut sets = sets;
+        for rule in rules.iter().filter(|rule| rule.stage == stage) {
+            let mut out = Vec::new();
+            for set in sets {
+                if matches!(set.fate, Fate::Answered | Fate::Refused) || set.is_allowed {
+                    out.push(set);
+                    continue;
+                }
+                match &rule.condition {
+                    Ok(condition) => self.split(set, condition, rule, &mut out),
+                    Err(why) => self.lost(set, rule, why, &mut out),
+                }
+                if out.len() > MOST {
+                    self.is_full = true;
+                    return out;
+                }
+            }
+            sets = out;
+        }
+        for set in &mut sets {
+            set.is_allowed = false;
+        }
+        sets
+    }
+
+    fn scope(&self, set: &Alternative) -> Scope {
+        let mut secure = set.region.listeners.iter().map(|at| self.listeners[*at].is_secure());
+        let mut ports = set.region.listeners.iter().map(|at| self.listeners[*at].port);
+        let first = (secure.next(), ports.next());
+        Scope {
+            secure: first.0.filter(|first| secure.all(|other| other == *first)),
+            port: first.1.filter(|first| *first > 0 && ports.all(|other| other == *first)),
+            variables: self.variables.clone(),
+            is_moved: set.is_moved,
+            frontend: self.name.clone(),
+        }
+    }
+
+    fn note(&mut self, rule: &Rule, grade: Grade, about: impl Into<String>) {
+        let concerns = self.name.clone();
+        self.report.note(&rule.line.place, rule.line.text.as_str(), grade, about, concerns);
+    }
+
+    /// Does what a rule says to those of a set that fit one of the alternatives.
+    fn split(
+        &mut self,
+        set: Alternative,
+        alternatives: &[Vec<Literal>],
+        rule: &Rule,
+        out: &mut Vec<Alternative>,
+    ) {
+        let Some((first, rest)) = alternatives.split_first() else {
+            out.push(set);
+            return;
+        };
+        if out.len() > MOST {
+            return;
+        }
+        let mut set = set;
+        let (special, first): (Vec<Literal>, Vec<Literal>) = first
+            .iter()
+            .cloned()
+            .partition(|literal| matches!(literal.test, Test::User(_) | Test::Rate(_) | Test::Status(_)));
+        let mut resolved = match self.judged(&mut set, &first, special.is_empty(), rule) {
+            Some(resolved) => resolved,
+            None => return self.split(set, rest, rule, out),
+        };
+        if let Some(why) = resolved.unknown.take() {
+            return self.undecided(set, resolved.fits, &why, (rule, rest), out);
+        }
+        if self.is_told_anyway(rule, &resolved.fits) {
+            return self.split(set, rest, rule, out);
+        }
+        let is_whole = resolved.fits == set.region && resolved.without.is_empty();
+        let scope = self.scope(&Alternative { region: resolved.fits.clone(), ..set.clone() });
+        let action = match self.action(rule, &special, &scope) {
+            Ok(action) => action,
+            Err(lost) => return self.lost_action(set, resolved, (rule, rest, lost), out),
+        };
+        let when =
+            if is_whole { Some(Map::default()) } else { self.when(&set, &resolved.fits, &resolved.without) };
+        if let Some(when) = when
+            && let Some(is_over) = self.filtered(&mut set, &action, &when, (rule, rest.is_empty()))
+        {
+            return if is_over { out.push(set) } else { self.split(set, rest, rule, out) };
+        }
+        self.carve(set, resolved, (rule, rest, &action), out);
+    }
+
+    /// What the tests leave of a set, unless a filter says all of it already.
+    fn judged(
+        &mut self,
+        set: &mut Alternative,
+        tests: &[Literal],
+        is_plain: bool,
+        rule: &Rule,
+    ) -> Option<Resolved> {
+        let keeps_out =
+            matches!(rule.words.first().map(String::as_str), Some("deny" | "reject" | "silent-drop"));
+        if keeps_out && is_plain {
+            let found = self.resolve(set, tests, true)?;
+            if found.unknown.is_none()
+                && let Some(filter) = self.kept_out(set, &found, rule)
+            {
+                set.filters.push(filter);
+                return None;
+            }
+        }
+        self.resolve(set, tests, false)
+    }
+
+    /// What becomes of requests of which it is not known whether they fit.
+    fn undecided(
+        &mut self,
+        set: Alternative,
+        fits: Region,
+        why: &str,
+        (rule, rest): (&Rule, &[Vec<Literal>]),
+        out: &mut Vec<Alternative>,
+    ) {
+        if !self.is_closing(rule) {
+            self.note(rule, Grade::Lost, format!("{why}; it is left out"));
+            return self.split(set, rest, rule, out);
+        }
+        let is_all = fits == set.region;
+        let mut closed = Alternative { region: fits, ..set.clone() };
+        closed.at(&rule.line, "not taken over");
+        closed.refuse("a condition of HAProxy that decides here is not taken over");
+        self.note(rule, Grade::Lost, format!("{why}; requests that it may be for are answered 501"));
+        out.push(closed);
+        if !is_all {
+            self.split(set, rest, rule, out);
+        }
+    }
+
+    /// Makes sets of those that a condition does not want, of those that it wants, and of the rest.
+    fn carve(
+        &mut self,
+        set: Alternative,
+        Resolved { fits, without, .. }: Resolved,
+        (rule, rest, action): (&Rule, &[Vec<Literal>], &Action),
+        out: &mut Vec<Alternative>,
+    ) {
+        for test in &without {
+            match fits.and(test, self.listeners) {
+                Meet::Region(region) => {
+                    let kept = Alternative { region, ..set.clone() };
+                    self.split(kept, rest, rule, out);
+                }
+                Meet::Empty => {}
+                Meet::Unsayable(why) => return self.undecided(set, fits, &why, (rule, rest), out),
+            }
+        }
+        let is_whole = fits == set.region;
+        let mut taken = Alternative { region: fits, ..set.clone() };
+        self.apply(&mut taken, action, rule);
+        out.push(taken);
+        if !is_whole {
+            self.split(set, rest, rule, out);
+        }
+    }
+
+    /// What tests leave of a set; `None`: nothing. Networks that are not wanted may stay for `access`.
+    fn resolve(&self, set: &Alternative, tests: &[Literal], keeps_networks: bool) -> Option<Resolved> {
+        let mut found = Resolved { fits: set.region.clone(), without: Vec::new(), unknown: None };
+        for literal in tests {
+            if let Some(why) = self.stale(set, &literal.test) {
+                found.unknown = Some(why);
+                continue;
+            }
+            let narrowed = match &literal.test {
+                Test::Client(_) if literal.negated && keeps_networks => {
+                    Narrowed::Without(literal.test.clone())
+                }
+                _ => self.narrowed(&found.fits, literal),
+            };
+            match narrowed {
+                Narrowed::To(region) => found.fits = region,
+                Narrowed::Without(Test::Methods(more)) => {
+                    let known = found.without.iter_mut().find_map(|test| match test {
+                        Test::Methods(known) => Some(known),
+                        _ => None,
+                    });
+                    match known {
+                        Some(known) => known.extend(more),
+                        None => found.without.push(Test::Methods(more)),
+                    }
+                }
+                Narrowed::Without(test) => found.without.push(test),
+                Narrowed::Nothing => return None,
+                Narrowed::Unknown(why) => found.unknown = Some(why),
+            }
+        }
+        Some(found)
+    }
+
+    /// `deny` for all but some, as the filter `access`.
+    fn kept_out(&self, set: &Alternative, found: &Resolved, rule: &Rule) -> Option<Map> {
+        let scope = self.scope(set);
+        let Ok(Action::Deny(answer)) = actions::request(&rule.words, &scope) else { return None };
+        let status: Option<Value> = match (answer.get("respond"), answer.get("access")) {
+            (Some(Value::Number(403)), _) => None,
+            (Some(Value::Number(404)), _) => Some(404_u16.into()),
+            (None, Some(_)) => Some("close".into()),
+            _ => return None,
+        };
+        let when = self.when(set, &found.fits, &[])?;
+        let mut members: Vec<Value> = Vec::new();
+        for test in &found.without {
+            let all = Region { listeners: set.region.listeners.clone(), ..Region::default() };
+            match (test, all.and(test, self.listeners)) {
+                (Test::Client(networks), _) => {
+                    members.extend(networks.iter().map(|net| net.to_string().into()))
+                }
+                (Test::Paths(_) | Test::Header(..), Meet::Region(region)) => {
+                    members.push(region.when()?.into())
+                }
+                _ => return None,
+            }
+        }
+        if members.is_empty() {
+            return None;
+        }
+        let mut access = one("allow", one_or_many(members));
+        if let Some(status) = status {
+            access.put("status", status);
+        }
+        let filter = one("access", access);
+        Some(if when.is_empty() { filter } else { filter.with("when", when) })
+    }
+
+    /// A test of what rules before have changed.
+    fn stale(&self, set: &Alternative, test: &Test) -> Option<String> {
+        match test {
+            Test::Paths(_) if set.is_moved => Some("the path was changed by a rule before".to_owned()),
+            Test::Hosts(_) if set.touched.iter().any(|name| name == "host") => {
+                Some("the host was changed by a rule before".to_owned())
+            }
+            Test::Header(name, _) if set.touched.contains(name) => {
+                Some(format!("the field `{name}` was changed by a rule before"))
+            }
+            _ => None,
+        }
+    }
+
+    fn narrowed(&self, region: &Region, literal: &Literal) -> Narrowed {
+        let positive = match (&literal.test, literal.negated) {
+            (test, false) => Some(test.clone()),
+            (Test::Always(value), true) => Some(Test::Always(!value)),
+            (Test::Secure(value), true) => Some(Test::Secure(!value)),
+            (Test::Port(ports, is_in), true) => Some(Test::Port(ports.clone(), !is_in)),
+            (Test::Client(networks), true) => Some(Test::Client(complement(networks))),
+            (Test::Header(name, super::acl::Rule::Present), true) => {
+                Some(Test::Header(name.clone(), super::acl::Rule::Absent))
+            }
+            (Test::Header(name, super::acl::Rule::Absent), true) => {
+                Some(Test::Header(name.clone(), super::acl::Rule::Present))
+            }
+            (Test::Query(name, super::acl::Rule::Present), true) => {
+                Some(Test::Query(name.clone(), super::acl::Rule::Absent))
+            }
+            (Test::Down(_), true) => Some(Test::Always(true)),
+            (Test::Unknown(why), true) => return Narrowed::Unknown(why.clone()),
+            _ => None,
+        };
+        match positive {
+            Some(test) => match region.and(&test, self.listeners) {
+                Meet::Region(region) => Narrowed::To(region),
+                Meet::Empty => Narrowed::Nothing,
+                Meet::Unsayable(why) => Narrowed::Unknown(why),
+            },
+            None => match region.and(&literal.test, self.listeners) {
+                Meet::Empty => Narrowed::To(region.clone()),
+                Meet::Region(inner) if inner == *region => Narrowed::Nothing,
+                _ => Narrowed::Without(literal.test.clone()),
+            },
+        }
+    }
+
+    /// The condition as `when` of a filter.
+    fn when(&self, set: &Alternative, fits: &Region, without: &[Test]) -> Option<Map> {
+        if !without.is_empty()
+            || fits.listeners != set.region.listeners
+            || fits.hosts != set.region.hosts
+            || fits.query != set.region.query
+        {
+            return None;
+        }
+        // What the set asks anyway needs no `when`.
+        let mut asked =
+            Region { listeners: Vec::new(), hosts: Vec::new(), query: BTreeMap::new(), ..fits.clone() };
+        if fits.paths == set.region.paths {
+            asked.paths.clear();
+        }
+        if fits.methods == set.region.methods {
+            asked.methods.clear();
+        }
+        if fits.client == set.region.client {
+            asked.client.clear();
+        }
+        asked.headers.retain(|name, rule| set.region.headers.get(name) != Some(rule));
+        asked.when()
+    }
+
+    /// Adds a filter with its condition; `None`: the set must be split, else whether no further rule has to be asked.
+    fn filtered(
+        &mut self,
+        set: &mut Alternative,
+        action: &Action,
+        when: &Map,
+        (rule, is_last): (&Rule, bool),
+    ) -> Option<bool> {
+        let is_whole = when.is_empty();
+        let conditional = |filter: &Map| match is_whole {
+            true => filter.clone(),
+            false => filter.clone().with("when", when.clone()),
+        };
+        match action {
+            Action::Nothing => Some(is_whole),
+            Action::Change { filter, is_move, is_idempotent } => {
+                if !is_whole && (*is_move || !(*is_idempotent || is_last)) {
+                    return None;
+                }
+                self.touch(set, rule, *is_move);
+                set.filters.push(conditional(filter));
+                Some(is_whole)
+            }
+            Action::Response(filter) => {
+                let both = joined_when(filter, when);
+                set.responses.push(both);
+                Some(is_whole)
+            }
+            Action::After(filter) => {
+                let both = joined_when(filter, when);
+                set.after.push(both);
+                Some(is_whole)
+            }
+            Action::Auth(_) | Action::Allow | Action::Backend(_) => None,
+            Action::Answer(filter) | Action::Deny(filter) if !is_whole => {
+                set.filters.push(conditional(filter));
+                Some(false)
+            }
+            Action::Answer(_) | Action::Deny(_) => None,
+        }
+    }
+
+    fn touch(&self, set: &mut Alternative, rule: &Rule, is_move: bool) {
+        set.is_moved |= is_move;
+        if rule.words.first().is_some_and(|word| word.ends_with("-header")) {
+            set.touched.push(rule.words.get(1).map_or(String::new(), |name| name.to_ascii_lowercase()));
+        }
+    }
+
+    /// Does what a rule says to a whole set.
+    fn apply(&mut self, set: &mut Alternative, action: &Action, rule: &Rule) {
+        match action {
+            Action::Change { filter, is_move, .. } => {
+                self.touch(set, rule, *is_move);
+                set.filters.push(filter.clone());
+            }
+            Action::Response(filter) => set.responses.push(filter.clone()),
+            Action::After(filter) => set.after.push(filter.clone()),
+            Action::Answer(filter) | Action::Deny(filter) => {
+                set.filters.push(filter.clone());
+                set.fate = Fate::Answered;
+                set.at(&rule.line, rule.words.first().map_or("answer", String::as_str));
+            }
+            Action::Allow => set.is_allowed = true,
+            Action::Backend(name) => {
+                set.fate = Fate::Backend(name.clone());
+                set.at(&rule.line, name);
+                set.is_allowed = true;
+            }
+            Action::Auth(_) | Action::Nothing => {}
+        }
+    }
+
+    /// What a rule does, with what it asks of passwords, rates and responses.
+    fn action(&mut self, rule: &Rule, special: &[Literal], scope: &Scope) -> Result<Action, Lost> {
+        let made = match rule.stage {
+            Stage::Choose => Action::Backend(rule.words.first().cloned().unwrap_or_default()),
+            Stage::Redirect => Action::Answer(actions::redirect(&rule.words, scope)?),
+            Stage::Response => {
+                let filter = actions::response(&rule.words, scope)?;
+                if rule.is_after { Action::After(filter) } else { Action::Response(filter) }
+            }
+            Stage::Connection | Stage::Request => actions::request(&rule.words, scope)?,
+        };
+        let Some(literal) = special.first() else {
+            return match made {
+                Action::Auth(_) => {
+                    Err(Lost::closing("it asks everybody, whoever they are; requests are answered 501"))
+                }
+                made => Ok(made),
+            };
+        };
+        let because = |why: &str| Lost { why: why.to_owned(), closes: self.is_closing(rule), is_near: false };
+        if special.len() > 1 {
+            return Err(because("two conditions of this kind are not asked together"));
+        }
+        match (&literal.test, literal.negated, made) {
+            (Test::User(list), true, Action::Auth(realm)) => self.asked_user(list, &realm),
+            (Test::User(list), true, Action::Deny(_)) => {
+                self.note(rule, Grade::Near, "clients are asked for a name and a password");
+                self.asked_user(list, &scope.frontend.clone())
+            }
+            (Test::Rate(rate), false, Action::Deny(answer)) => {
+                self.note(rule, Grade::Near, "who is refused gets 429 and `Retry-After`; an allowance comes back evenly, and not by windows");
+                self.limited(rate, &answer)
+            }
+            (Test::Status(statuses), false, Action::Response(filter)) => {
+                Ok(Action::Response(for_status(&filter, statuses)))
+            }
+            (Test::Status(statuses), false, Action::After(filter)) => {
+                Ok(Action::After(for_status(&filter, statuses)))
+            }
+            _ => Err(because("its condition cannot be asked here")),
+        }
+    }
+
+    fn asked_user(&self, list: &str, realm: &str) -> Result<Action, Lost> {
+        let Some(users) = self.users.get(list).filter(|users| !users.is_empty()) else {
+            return Err(Lost::closing(format!(
+                "no password of the list {list} can be checked; requests are answered 501"
+            )));
+        };
+        let basic = one("basic", one("users", users.clone()));
+        let filter = one("auth", basic.with("realm", realm).with("keep_credentials", true));
+        Ok(Action::Change { filter, is_move: false, is_idempotent: true })
+    }
+
+    /// A limit of a client's requests.
+    fn limited(&self, rate: &Rate, answer: &Map) -> Result<Action, Lost> {
+        let counter = rate.counter.as_ref().and_then(|counter| self.counters.get(counter));
+        let (key, table) = match (counter, &rate.table, &rate.counter) {
+            (Some((key, table)), other, _) => (key.clone(), other.clone().unwrap_or_else(|| table.clone())),
+            (None, table, None) => ("client_ip".into(), table.clone().unwrap_or_else(|| self.name.clone())),
+            _ => return Err(Lost::closing("what it counts is not tracked; requests are answered 501")),
+        };
+        let name = format!("{table} {}", rate.what);
+        let status = match answer.get("respond") {
+            Some(Value::Number(429)) => 429_u16,
+            _ => 503,
+        };
+        let filter = if rate.what == "conn_cur" {
+            let map = one("max", rate.most.max(1)).with("key", key).with("missing", "allow");
+            one("concurrency", map.with("status", status).with("name", name))
+        } else {
+            let period = self.periods.get(&(table.clone(), rate.what.clone())).copied();
+            let period = period
+                .ok_or_else(|| Lost::closing(format!("the table {table} does not say how long it counts")))?;
+            let map = one("requests", rate.most.max(1)).with("per", duration(period));
+            let map = map.with("burst", rate.most.max(1)).with("key", key).with("missing", "allow");
+            one("rate_limit", map.with("name", name).with("headers", "none"))
+        };
+        Ok(Action::Change { filter, is_move: false, is_idempotent: true })
+    }
+
+    /// Whether the product says by itself what the rule writes.
+    fn is_told_anyway(&self, rule: &Rule, region: &Region) -> bool {
+        let Some(value) = actions::told_scheme(&rule.words) else { return false };
+        if value.starts_with("%[ssl_fc,iif(https,http)") {
+            return true;
+        }
+        let is_https = value == "https";
+        (is_https || value == "http")
+            && region.listeners.iter().all(|at| self.listeners[*at].is_secure() == is_https)
+    }
+
+    /// Whether requests fall to another route where this rule is left out.
+    fn is_closing(&self, rule: &Rule) -> bool {
+        match rule.stage {
+            Stage::Choose | Stage::Redirect => true,
+            Stage::Response => false,
+            Stage::Connection | Stage::Request => rule.words.first().is_some_and(|word| {
+                let kept = [
+                    "set-header",
+                    "add-header",
+                    "del-header",
+                    "replace-header",
+                    "replace-value",
+                    "set-var",
+                    "capture",
+                    "set-log-level",
+                    "track-sc",
+                    "cache-use",
+                ];
+                !kept.iter().any(|known| word.starts_with(known))
+            }),
+        }
+    }
+
+    /// A rule whose condition is not understood at all.
+    fn lost(&mut self, set: Alternative, rule: &Rule, why: &str, out: &mut Vec<Alternative>) {
+        let mut set = set;
+        self.note(rule, Grade::Lost, why);
+        if self.is_closing(rule) {
+            set.at(&rule.line, "not taken over");
+            set.refuse("a condition of HAProxy that decides here is not taken over");
+        }
+        out.push(set);
+    }
+
+    fn lost_action(
+        &mut self,
+        set: Alternative,
+        Resolved { fits, without, .. }: Resolved,
+        (rule, rest, lost): (&Rule, &[Vec<Literal>], Lost),
+        out: &mut Vec<Alternative>,
+    ) {
+        self.note(rule, if lost.is_near { Grade::Near } else { Grade::Lost }, lost.why.clone());
+        if lost.closes {
+            for test in &without {
+                if let Meet::Region(region) = fits.and(test, self.listeners) {
+                    self.split(Alternative { region, ..set.clone() }, rest, rule, out);
+                }
+            }
+            let is_all = fits == set.region;
+            let mut closed = Alternative { region: fits, ..set.clone() };
+            closed.at(&rule.line, "not taken over");
+            closed.refuse(&format!("`{}` of HAProxy", rule.words.first().map_or("", String::as_str)));
+            out.push(closed);
+            if is_all {
+                return;
+            }
+        }
+        self.split(set, rest, rule, out);
+    }
+}
+
+/// What the tests of one alternative leave of a set.
+struct Resolved {
+    fits: Region,
+    /// All but those that pass one of these.
+    without: Vec<Test>,
+    unknown: Option<String>,
+}
+
+/// What a test leaves of a set.
+enum Narrowed {
+    To(Region),
+    /// All but those that fit.
+    Without(Test),
+    Nothing,
+    Unknown(String),
+}
+
+/// A filter of the response with a condition beside that on the status.
+fn joined_when(filter: &Map, when: &Map) -> Map {
+    let mut both = match filter.get("when") {
+        Some(Value::Map(known)) => known.clone(),
+        _ => Map::default(),
+    };
+    for (key, value) in when.entries() {
+        both.put(key.as_str(), value.clone());
+    }
+    if both.is_empty() { filter.clone() } else { filter.clone().with("when", both) }
+}
+
+fn for_status(filter: &Map, statuses: &[String]) -> Map {
+    let values = statuses.iter().map(|status| match status.parse::<u16>() {
+        Ok(status) => Value::from(status),
+        Err(_) => Value::from(status.as_str()),
+    });
+    filter.clone().with("when", one("status", one_or_many(values.collect::<Vec<_>>())))
+}
