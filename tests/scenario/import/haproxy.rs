@@ -67,9 +67,10 @@ fn start(_: &Directory, main: &Path, ip: IpAddr) -> Option<Process> {
     let text = fs::read_to_string(main).unwrap();
     let is_own = |line: &&str| {
         let line = line.trim_start();
-        !["user ", "group ", "chroot ", "daemon", "pidfile ", "log ", "stats socket "]
-            .iter()
-            .any(|word| line.starts_with(word))
+        let words = ["group ", "chroot ", "daemon", "pidfile ", "log ", "stats socket "];
+        // Users of lists have a password.
+        let is_user = line.starts_with("user ") && !line.contains("password");
+        !is_user && !words.iter().any(|word| line.starts_with(word))
     };
     let text = text.lines().filter(is_own).fold(String::new(), |out, line| out + line + "\n");
     fs::write(main, &text).unwrap();
