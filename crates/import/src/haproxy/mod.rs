@@ -1,9 +1,9 @@
 //! HAProxy: `haproxy.cfg`, or several files that it reads one after the other.
 //!
-//! `lines` reads the syntax, `proxy` and `known` what sections say, `acl` and `template` conditions and samples, `rules`
-//! collects what is asked in which order, `program` plays it into sets of requests, `order` makes routes of these whose
-//! precedence keeps that order, and `http` writes them. `service` makes services of servers, `listen` listeners of
-//! binds, and `tcp` is for whole connections.
+//! `lines` reads the syntax, `proxy` and `known` what sections say, `acl` and `template` conditions and samples,
+//! `rules` collects what is asked in which order, `program` plays it into sets of requests, `order` makes routes of
+//! these whose precedence keeps that order, and `http` writes them. `service` makes services of servers, `listen`
+//! listeners of binds, and `tcp` is for whole connections.
 
 mod acl;
 mod actions;
