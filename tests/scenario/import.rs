@@ -4,11 +4,13 @@
 //! original program and Thalweg run on addresses of their own before the same echo services, and `compare.rs` says what
 //! must be alike: status, fields and body of the response, and the request that the service has got.
 
+mod caddy;
 mod case;
 mod compare;
 mod echo;
 mod haproxy;
 mod nginx;
+mod recorded;
 mod side;
 
 use std::fmt::Write as _;

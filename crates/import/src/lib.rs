@@ -9,12 +9,19 @@
 //! original's treatment cannot be expressed get an answer that says so (501), never that of another route.
 #![forbid(unsafe_code)]
 
+mod arrange;
+mod branch;
+mod caddy;
+mod document;
 mod draft;
+mod goloadbalance;
 mod haproxy;
 mod networks;
 mod nginx;
+mod paths;
 mod pattern;
 mod report;
+mod spring;
 mod yaml;
 
 pub use report::{Entry, Grade, Place, Report};
@@ -73,6 +80,9 @@ type Importer = fn(&[String], &dyn Files) -> Result<Imported, ImportError>;
 pub const FORMATS: &[(&str, &str, Importer)] = &[
     ("haproxy", "HAProxy: haproxy.cfg, or the files that are read one after the other", haproxy::import),
     ("nginx", "nginx: nginx.conf, or files of sites-enabled and conf.d", nginx::import),
+    ("caddy", "Caddy: a Caddyfile", caddy::import),
+    ("spring-cloud-gateway", "Spring Cloud Gateway: application.yml", spring::import),
+    ("goloadbalance", "GoLoadBalance: its YAML file", goloadbalance::import),
 ];
 
 /// Reads files of `original` and gives Thalweg's configuration.

@@ -75,7 +75,7 @@ impl Report {
         about: impl Into<String>,
         concerns: impl Into<String>,
     ) {
-        let what = shortened(&what.into());
+        let what = shortened(&crate::yaml::shown(&what.into()));
         let entry =
             Entry { place: place.clone(), what, grade, about: about.into(), concerns: concerns.into() };
         self.entries.push(entry);

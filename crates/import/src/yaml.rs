@@ -51,6 +51,20 @@ impl Map {
     }
 }
 
+/// What stands around a variable within a text: letters of private use, which no configuration has.
+const VARIABLE: [char; 2] = ['\u{e000}', '\u{e001}'];
+
+/// A variable within a text, read when Thalweg starts; where it is not set, its default, which may be empty.
+pub(crate) fn variable(name: &str, default: &str) -> String {
+    let [begin, end] = VARIABLE;
+    format!("{begin}{name}:-{default}{end}")
+}
+
+/// A text as a person reads it, with variables as the original has them.
+pub(crate) fn shown(text: &str) -> String {
+    text.replace(VARIABLE[0], "{$").replace(VARIABLE[1], "}").replace(":-}", "}").replace(":-", ":")
+}
+
 /// A map of one entry.
 pub(crate) fn one(key: &str, value: impl Into<Value>) -> Map {
     Map::default().with(key, value)
@@ -233,6 +247,8 @@ fn scalar(text: &str) -> String {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
+            letter if letter == VARIABLE[0] => out.push_str("${"),
+            letter if letter == VARIABLE[1] => out.push('}'),
             '$' if matches!(letters.peek(), Some('$' | '{')) => out.push_str("$$"),
             letter if u32::from(letter) < 0x20 || letter == '\u{7f}' => {
                 let _ = write!(out, "\\x{:02x}", u32::from(letter));

@@ -3,6 +3,7 @@
 //! ```text
 //! #> GET http://shop.example/a | X-A: b | body: text    both must do the same with it
 //! #~ 501 GET http://shop.example/b                      the report names a difference: Thalweg answers this status
+//! #= service 2                                         the response to the line before has this text
 //! #! near gzip on                                       a line of the report that is not exact, by its beginning
 //! #@ conf.d/site.conf                                   what follows is another file beside the first
 //! ```
@@ -26,6 +27,8 @@ pub(super) struct Request {
     pub(super) target: String,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: String,
+    /// Texts that the response has, where no original says what it must be.
+    pub(super) texts: Vec<String>,
     /// The status of Thalweg, where the two differ and the report says so.
     pub(super) differs: Option<u16>,
 }
@@ -56,6 +59,8 @@ impl Case {
             } else if let Some(rest) = trimmed.strip_prefix("#~ ") {
                 let (status, rest) = rest.split_once(' ').unwrap();
                 case.requests.push(request(rest, Some(status.parse().unwrap())));
+            } else if let Some(rest) = trimmed.strip_prefix("#= ") {
+                case.requests.last_mut().unwrap().texts.push(rest.trim().to_owned());
             } else if let Some(rest) = trimmed.strip_prefix("#! ") {
                 case.losses.push(rest.trim().to_owned());
             }
@@ -85,6 +90,7 @@ fn request(line: &str, differs: Option<u16>) -> Request {
         target: if target.is_empty() { "/".to_owned() } else { target.to_owned() },
         fields: Vec::new(),
         body: String::new(),
+        texts: Vec::new(),
         differs,
     };
     for part in parts {

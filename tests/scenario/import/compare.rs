@@ -39,11 +39,12 @@ pub(super) fn told(
 ) -> String {
     if let Some(expected) = request.differs {
         let status = ours.as_ref().map_or(0, Message::status);
-        return if status == expected {
-            String::new()
-        } else {
-            format!("  Thalweg: {status}, not {expected}\n")
-        };
+        if status != expected {
+            return format!("  Thalweg: {status}, not {expected}\n");
+        }
+        let seen = ours.map_or(String::new(), |ours| whole(&ours));
+        let missing = request.texts.iter().filter(|text| !seen.contains(text.as_str()));
+        return missing.fold(String::new(), |out, text| out + &format!("  no `{text}` in:\n{seen}\n"));
     }
     let Some(theirs) = theirs else { return String::new() };
     let (theirs, ours) = match (theirs, ours) {
@@ -80,13 +81,21 @@ pub(super) fn told(
     out
 }
 
+/// A response as text: its fields with small names, a line each, and its body.
+fn whole(message: &Message) -> String {
+    let lines =
+        message.fields.iter().map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
+    lines.collect::<String>() + "\n" + &message.text()
+}
+
 fn fields(message: &Message, request: &Request, is_own_page: bool) -> String {
     let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in &message.fields {
         let name = name.to_ascii_lowercase();
-        if OWN.contains(&name.as_str())
-            || (is_own_page && (name.starts_with("content-") || name == "cache-control"))
-        {
+        // Nothing has no type.
+        let is_idle = name == "content-type" && message.body.is_empty() && request.method != "HEAD";
+        let is_of_page = is_own_page && (name.starts_with("content-") || name == "cache-control");
+        if is_idle || is_of_page || OWN.contains(&name.as_str()) {
             continue;
         }
         let value = match name.as_str() {
@@ -146,6 +155,10 @@ impl Seen {
             let said = request.fields.iter().filter(|(field, _)| field.eq_ignore_ascii_case(name));
             let said: Vec<String> = said.map(|(_, value)| value.clone()).collect();
             let is_own = original.fields.get(name).is_some_and(|values| *values != said);
+            // Caddy asks for gzip where the client has not, and decodes it.
+            if name == "accept-encoding" && said.is_empty() {
+                continue;
+            }
             if !ADDED.contains(&name.as_str()) || is_own {
                 let _ = write!(out, "{name}={} ", values.join(", "));
             }

@@ -20,7 +20,7 @@ const NGINX: Original = Original { name: "nginx", listening_at, start, prepare, 
 const TYPES: &str = "types { text/html html htm; text/css css; text/plain txt; application/json json;\n\
                      application/javascript js; image/png png; image/svg+xml svg; }\n";
 
-fn prepare(directory: &Directory) {
+pub(super) fn prepare(directory: &Directory) {
     let root = directory.path();
     for folder in ["www/docs", "www/img", "www/errors", "other", "ssl"] {
         fs::create_dir_all(root.join(folder)).unwrap();

@@ -64,12 +64,15 @@ pub(super) fn play(original: &Original, case: &Case, echo: &Echo) -> String {
     };
     out.push_str(&losses(&report, case));
     let file = "thalweg.yaml";
+    // An original without an address of its own for its listener.
+    let text = fs::read_to_string(second.path().join(file)).unwrap();
+    let text = text.replace("address: \":8080\"", &format!("address: \"{ours}:8080\""));
+    fs::write(second.path().join(file), &text).unwrap();
     let checked = program::run(command(second.path()).arg("check").arg(file), RUN);
     if checked.code != 0 {
         let _ = writeln!(out, "check: {}{}", checked.stdout, checked.stderr);
         return out;
     }
-    let text = fs::read_to_string(second.path().join(file)).unwrap();
     let directories = [root(&first), root(&second)];
     let process = (original.start)(&first, &first.path().join(main), theirs);
     let proxy = Proxy::start_file(second, &[], file);
