@@ -378,8 +378,12 @@ impl Asked<'_> {
             }
             "path" | "path_and_query" | "pathq" | "url" | "base" => self.paths()?,
             "hdr" | "req.hdr" | "req.fhdr" if self.argument.eq_ignore_ascii_case("host") => {
-                (self.hosts()?, None)
+                let is_part = matches!(self.method.as_str(), "end" | "dom")
+                    && self.values.iter().any(|it| !it.starts_with('.'));
+                let hint = "the name and all names below it are taken, and no others that have the text";
+                (self.hosts()?, is_part.then_some(hint))
             }
+
             "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => (
                 self.hosts()?,
                 Some("the host of the request is looked at, which leads to the same certificate"),
@@ -502,10 +506,11 @@ impl Asked<'_> {
             "end" if self.values.iter().all(|value| value.starts_with('.') && is_name(value)) => {
                 Ok(Test::Hosts(self.values.iter().map(|value| format!("*{}", lower(value))).collect()))
             }
-            _ => {
-                let rule = Asked { any_case: true, ..self }.rule()?;
-                Ok(Test::Header("host".to_owned(), rule))
+            "end" | "dom" if self.values.iter().all(|value| value.contains('.') && is_name(value)) => {
+                let both = |value: &String| [lower(value), format!("*.{}", lower(value))];
+                Ok(Test::Hosts(self.values.iter().flat_map(both).collect()))
             }
+            _ => Err("hosts are named or begin with `*.`, and are not described by expressions".to_owned()),
         }
     }
 

@@ -371,7 +371,7 @@ mod tests {
         let moved = |map: Map| Ok(changed(one("rewrite", map), true));
         assert_eq!(made("set-path /x%[path]"), moved(one("path", "/x{upstream_path}")));
         let regex = |text: &str, to: &str| one("regex", one("match", text).with("to", to));
-        assert_eq!(made("replace-path ^/api/(.*) /\\1"), moved(regex("/api/(.*)", "/${1}")));
+        assert_eq!(made("replace-path ^/api/(.*) /\\1"), moved(regex("/api/(.*).*", "/${1}")));
         assert_eq!(made("set-path %[path,regsub(^/api/,/)]"), moved(regex("/api/(.*)", "/$1")));
         assert_eq!(made("deny deny_status 429"), Ok(Action::Deny(one("respond", 429_u16))));
         assert!(made("replace-pathq ^/a(.*)b /\\1").unwrap_err().closes);
