@@ -383,7 +383,6 @@ impl Asked<'_> {
                 let hint = "the name and all names below it are taken, and no others that have the text";
                 (self.hosts()?, is_part.then_some(hint))
             }
-
             "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => (
                 self.hosts()?,
                 Some("the host of the request is looked at, which leads to the same certificate"),
