@@ -239,7 +239,10 @@ fn example(name: &str) -> PathBuf {
 
 /// Starts an example on a port of the kernel's choice, and goes through all that it does.
 fn satisfies(command: &mut Command) {
-    let server = Process::start(command.env("PORT", "0"));
+    // It tells its port on standard output, and lines are waited for on the other.
+    let mut told = Command::new("sh");
+    told.args(["-c", "exec \"$@\" >&2", "sh"]).arg(command.get_program()).args(command.get_args());
+    let server = Process::start(told.env("PORT", "0"));
     let port: u16 = server.wait_line("the port", CLIENT, |line| line.strip_prefix("port ")?.parse().ok());
     let app = app();
     let route = "- { to: app, filters: [ { ext: { service: judge, send: body, max_body: 256KiB, timeout: 30s } } ] }\n";
