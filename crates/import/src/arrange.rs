@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 
 /// How often a branch is put before another one in a row.
 const DEPTH: usize = 12;
-/// Routes of one site.
+/// Routes of one site; of one that would become more, all are refused.
 const ROUTES: usize = 1000;
 
 /// A route that a branch becomes.
@@ -77,6 +77,10 @@ pub(crate) fn arrange(branches: &[Branch], has_hosts: bool) -> Vec<Placed> {
     let mut out: Vec<Entry> = Vec::new();
     for entry in leaks(&entries).into_iter().chain(entries.iter().cloned()) {
         put(entry, has_hosts, &mut out, 0);
+    }
+    // Some are missing: no request may come to one behind them.
+    if out.len() >= ROUTES {
+        out.iter_mut().for_each(|entry| entry.is_refused = true);
     }
     joined(&out)
 }
