@@ -5,8 +5,9 @@
 //! find the contestants ([`contestant`]) → rounds ([`rounds`]) → start, idle, system calls, routes
 //! ([`single`]) → [`report`]. What is measured in the kernel's files stands in [`process`], the load
 //! generator in [`load`]. [`stream`] is the yardstick of large bodies, with the same pinning and rounds, [`slow`] that
-//! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`gateways`] that of published gateways, [`ramp`] that of a published proxy under a fixed rate, [`tls`] that of
-//! TLS and HTTP/2, [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
+//! of small requests beside thousands of slow readers, [`ab`] the table of a published load balancer, [`gateways`] that
+//! of published gateways, [`ramp`] that of a published proxy under a fixed rate, [`tls`] that of TLS and HTTP/2,
+//! [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
 //! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses,
 //! [`discovery`] that of endpoints that change, [`cache`] that of stored responses; [`balance`] measures the balancers
 //! alone, without a proxy; [`all`] runs them all.

@@ -199,8 +199,8 @@ impl<'a> Scene<'a> {
     }
 
     fn dashboards(&self, mode: &str, seconds: u64, clients: usize) -> Result<Child> {
-        // Both are on machines of their own in use: how long a task of a page takes is not for the load to say, and what
-        // clients do with an answer is not to keep the load waiting.
+        // Both are on machines of their own in use: how long a task of a page takes is not for the load to say, and
+        // what clients do with an answer is not to keep the load waiting.
         let policy = if mode == "pages" { ["--rr", "1", "node"] } else { ["--idle", "0", "node"] };
         let mut command = self.place.command(LOAD_CPU, Path::new("chrt"));
         command.args(policy).arg(&self.program).arg(mode).arg(format!("http://{}", self.admin)).arg(TOKEN);

@@ -2,8 +2,8 @@
 //!
 //! A time counts from the moment at which its request was to be sent, not from that at which it was: a delay that
 //! holds up later requests counts in each of them. The first span is for warming up and says nothing; each other one
-//! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least` and `RESULT count p50 p99 most bad`, times
-//! in microseconds.
+//! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least` and `RESULT count p50 p99 most bad`,
+//! times in microseconds.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

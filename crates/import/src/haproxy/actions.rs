@@ -269,7 +269,7 @@ fn edit(words: &[String], scope: &Scope, side: &str) -> Result<Map, Lost> {
 fn set_path(format: &str, scope: &Scope) -> Result<Action, Lost> {
     let inner = format.strip_prefix("%[path,regsub(").and_then(|rest| rest.strip_suffix(")]"));
     if let Some(inner) = inner {
-        let inner = inner.replace('"', "").replace('\'', "");
+        let inner = inner.replace(['"', '\''], "");
         let mut parts = inner.splitn(3, ',');
         let (regex, to) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         if !regex.contains(['(', '|']) && parts.next().is_none() {

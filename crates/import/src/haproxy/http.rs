@@ -49,11 +49,11 @@ impl Importer<'_> {
         let mut sets = self.first_sets(proxy, &all);
         let mut is_full = false;
         for stage in [Stage::Request, Stage::Redirect, Stage::Response, Stage::Choose] {
-            sets = self.play(proxy, &rules, sets, stage, &mut is_full);
+            sets = self.play((proxy, &rules), sets, stage, &mut is_full);
         }
         let mut done = Vec::new();
         for set in sets {
-            done.extend(self.to_backend(proxy, &rules, set, &mut is_full));
+            done.extend(self.send_to_backend(proxy, &rules, set, &mut is_full));
         }
         self.routes(proxy, &all, done, is_full);
     }
@@ -94,8 +94,7 @@ impl Importer<'_> {
 
     fn play(
         &mut self,
-        proxy: &Proxy,
-        rules: &Rules,
+        (proxy, rules): (&Proxy, &Rules),
         sets: Vec<Alternative>,
         stage: Stage,
         is_full: &mut bool,
@@ -116,7 +115,7 @@ impl Importer<'_> {
     }
 
     /// Sends a set to its backend, whose rules are played on it.
-    fn to_backend(
+    fn send_to_backend(
         &mut self,
         frontend: &Proxy,
         rules: &Rules,
@@ -146,9 +145,8 @@ impl Importer<'_> {
                 true => "a backend that is named by a sample is not chosen; write a route for each value",
                 false => "there is no such backend",
             };
-            let line = frontend.rules.iter().chain(&frontend.settings.default_backend);
-            let line =
-                line.filter(|line| line.words.contains(&name)).next_back().cloned().unwrap_or_default();
+            let mut lines = frontend.rules.iter().chain(&frontend.settings.default_backend);
+            let line = lines.rfind(|line| line.words.contains(&name)).cloned().unwrap_or_default();
             self.note(&line, Grade::Lost, format!("{why}; requests are answered 501"), &frontend.name);
             set.refuse("a backend of HAProxy that is not known here");
             return vec![finished(set, &Edges::of(frontend, None), frontend)];
@@ -173,7 +171,7 @@ impl Importer<'_> {
         let own = if is_self { Rules::default() } else { self.rules(&backend, Some(rules)) };
         let own = Rules { counters: own.counters, variables: own.variables, list: renamed(own.list) };
         for stage in [Stage::Request, Stage::Redirect, Stage::Response] {
-            sets = self.play(&backend, &own, sets, stage, is_full);
+            sets = self.play((&backend, &own), sets, stage, is_full);
         }
         let service =
             if sets.iter().any(|set| set.fate == Fate::Open) { self.service(&backend) } else { None };
@@ -195,7 +193,7 @@ impl Importer<'_> {
     }
 
     fn note_pages(&mut self, edges: &Edges) {
-        for (_, line) in &edges.pages {
+        for line in edges.pages.values() {
             match page(&self.files.read(line.word(2)).unwrap_or_default()) {
                 Some(_) => self.note(
                     line,

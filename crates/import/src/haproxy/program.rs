@@ -168,7 +168,7 @@ impl Program<'_> {
             None => return self.split(set, rest, rule, out),
         };
         if let Some(why) = resolved.unknown.take() {
-            return self.undecided(set, resolved.fits, &why, (rule, rest), out);
+            return self.undecided(set, (resolved.fits, &why), (rule, rest), out);
         }
         if self.is_told_anyway(rule, &resolved.fits) {
             return self.split(set, rest, rule, out);
@@ -215,8 +215,7 @@ impl Program<'_> {
     fn undecided(
         &mut self,
         set: Alternative,
-        fits: Region,
-        why: &str,
+        (fits, why): (Region, &str),
         (rule, rest): (&Rule, &[Vec<Literal>]),
         out: &mut Vec<Alternative>,
     ) {
@@ -250,7 +249,7 @@ impl Program<'_> {
                     self.split(kept, rest, rule, out);
                 }
                 Meet::Empty => {}
-                Meet::Unsayable(why) => return self.undecided(set, fits, &why, (rule, rest), out),
+                Meet::Unsayable(why) => return self.undecided(set, (fits, &why), (rule, rest), out),
             }
         }
         let is_whole = fits == set.region;

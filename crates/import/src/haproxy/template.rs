@@ -61,7 +61,8 @@ impl Scope {
             && is_host
             && converters.iter().all(|it| matches!(*it, "lower" | "field(1,:)" | "host_only" | "word(1,:)"));
         let has_lower_only = converters.iter().all(|it| *it == "lower");
-        if !converters.is_empty() && !is_bare && !(has_lower_only && name == "method") {
+        let is_method = has_lower_only && name == "method";
+        if !(converters.is_empty() || is_bare || is_method) {
             return Err(sample.to_owned());
         }
         let named = !argument.is_empty() && !argument.contains(',');

@@ -54,7 +54,8 @@ pub(crate) async fn body_for_filter(
     Ok(x.received.get(x.request.len..x.consumed).map(<[u8]>::to_vec))
 }
 
-/// Receives the body; whether it is one that anybody can wait for. It may have been received before, for another filter.
+/// Receives the body; whether it is one that anybody can wait for. It may have been received before, for another
+/// filter.
 async fn receive(
     worker: &Worker,
     client: &Client,
