@@ -162,12 +162,12 @@ mod tests {
     fn what_two_sets_have_in_common_goes_where_the_first_one_says() {
         let host = Test::Hosts(vec!["a.example".into()]);
         let path = Test::Paths(vec![PathTest::Begin("/api".into())]);
-        let found = order(&[region(&[path.clone()]), region(&[host.clone()]), region(&[])]);
+        let found = order(&[region(std::slice::from_ref(&path)), region(std::slice::from_ref(&host)), region(&[])]);
         let sets: Vec<usize> = found.routes.iter().map(|placed| placed.set).collect();
         assert_eq!(sets, [0, 1, 2]);
         assert_eq!(found.routes[0].region.hosts, ["a.example", "*"]);
         // A set that an earlier one has whole is not there.
-        let found = order(&[region(&[host.clone()]), region(&[path, host])]);
+        let found = order(&[region(std::slice::from_ref(&host)), region(&[path, host])]);
         assert_eq!(found.routes.len(), 1);
     }
 }
