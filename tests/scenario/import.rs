@@ -12,6 +12,7 @@ mod haproxy;
 mod nginx;
 mod recorded;
 mod side;
+mod traefik;
 
 use std::fmt::Write as _;
 use std::fs;

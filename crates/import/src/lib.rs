@@ -22,6 +22,7 @@ mod paths;
 mod pattern;
 mod report;
 mod spring;
+mod traefik;
 mod yaml;
 
 pub use report::{Entry, Grade, Place, Report};
@@ -83,6 +84,11 @@ pub const FORMATS: &[(&str, &str, Importer)] = &[
     ("caddy", "Caddy: a Caddyfile", caddy::import),
     ("spring-cloud-gateway", "Spring Cloud Gateway: application.yml", spring::import),
     ("goloadbalance", "GoLoadBalance: its YAML file", goloadbalance::import),
+    (
+        "traefik",
+        "Traefik 2 and 3: files of the static and the dynamic configuration in YAML",
+        traefik::import,
+    ),
 ];
 
 /// Reads files of `original` and gives Thalweg's configuration.

@@ -38,6 +38,14 @@ impl Map {
         self
     }
 
+    /// The same map with all entries of another one.
+    pub(crate) fn with_all(mut self, other: &Self) -> Self {
+        for (key, value) in &other.0 {
+            self.put(key.as_str(), value.clone());
+        }
+        self
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Value> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }

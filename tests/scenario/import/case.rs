@@ -27,10 +27,10 @@ pub(super) struct Request {
     pub(super) target: String,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: String,
-    /// Texts that the response has, where no original says what it must be.
-    pub(super) texts: Vec<String>,
     /// The status of Thalweg, where the two differ and the report says so.
     pub(super) differs: Option<u16>,
+    /// Texts that the response has, where no original says what it must be.
+    pub(super) texts: Vec<String>,
 }
 
 /// A file.
@@ -90,8 +90,8 @@ fn request(line: &str, differs: Option<u16>) -> Request {
         target: if target.is_empty() { "/".to_owned() } else { target.to_owned() },
         fields: Vec::new(),
         body: String::new(),
-        texts: Vec::new(),
         differs,
+        texts: Vec::new(),
     };
     for part in parts {
         let (name, value) = part.split_once(':').unwrap_or_else(|| panic!("no field: {line}"));

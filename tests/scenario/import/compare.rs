@@ -42,9 +42,14 @@ pub(super) fn told(
         if status != expected {
             return format!("  Thalweg: {status}, not {expected}\n");
         }
-        let seen = ours.map_or(String::new(), |ours| whole(&ours));
-        let missing = request.texts.iter().filter(|text| !seen.contains(text.as_str()));
-        return missing.fold(String::new(), |out, text| out + &format!("  no `{text}` in:\n{seen}\n"));
+    }
+    if !request.texts.is_empty() {
+        let seen = ours.as_ref().map_or_else(Clone::clone, whole);
+        let missing: Vec<&String> =
+            request.texts.iter().filter(|text| !seen.contains(text.as_str())).collect();
+        if !missing.is_empty() {
+            return format!("  no {missing:?} in:\n{seen}\n");
+        }
     }
     let Some(theirs) = theirs else { return String::new() };
     let (theirs, ours) = match (theirs, ours) {
@@ -81,11 +86,11 @@ pub(super) fn told(
     out
 }
 
-/// A response as text: its fields with small names, a line each, and its body.
+/// A response as text: its status, its fields with small names, a line each, and its body.
 fn whole(message: &Message) -> String {
     let lines =
         message.fields.iter().map(|(name, value)| format!("{}: {value}\n", name.to_ascii_lowercase()));
-    lines.collect::<String>() + "\n" + &message.text()
+    format!("status {}\n{}\n{}", message.status(), lines.collect::<String>(), message.text())
 }
 
 fn fields(message: &Message, request: &Request, is_own_page: bool) -> String {

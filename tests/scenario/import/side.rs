@@ -57,8 +57,11 @@ pub(super) fn play(original: &Original, case: &Case, echo: &Echo) -> String {
     };
     let (first, second) = (place(theirs), place(ours));
     let main = &case.files[0].0;
+    // What the first file names without including it is given too.
+    let given = case.files.iter().map(|(name, _)| name.as_str());
+    let given: Vec<&str> = given.filter(|name| name == main || name.starts_with("dynamic")).collect();
     let mut out = String::new();
-    let report = match imported(original.name, &second, main) {
+    let report = match imported(original.name, &second, &given) {
         Ok(report) => report,
         Err(error) => return error,
     };
@@ -97,9 +100,9 @@ fn root(directory: &Directory) -> String {
 }
 
 /// Runs the importer; gives the report.
-fn imported(original: &str, directory: &Directory, main: &str) -> Result<Value, String> {
-    let arguments =
-        ["import", original, main, "--output", "thalweg.yaml", "--report", "report.json", "--json"];
+fn imported(original: &str, directory: &Directory, files: &[&str]) -> Result<Value, String> {
+    let options = ["--output", "thalweg.yaml", "--report", "report.json", "--json"];
+    let arguments = ["import", original].iter().chain(files).chain(&options);
     let done = program::run(command(directory.path()).args(arguments), RUN);
     if !matches!(done.code, 0 | 4) {
         let text = fs::read_to_string(directory.path().join("thalweg.yaml")).unwrap_or_default();

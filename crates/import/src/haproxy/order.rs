@@ -162,7 +162,8 @@ mod tests {
     fn what_two_sets_have_in_common_goes_where_the_first_one_says() {
         let host = Test::Hosts(vec!["a.example".into()]);
         let path = Test::Paths(vec![PathTest::Begin("/api".into())]);
-        let found = order(&[region(std::slice::from_ref(&path)), region(std::slice::from_ref(&host)), region(&[])]);
+        let found =
+            order(&[region(std::slice::from_ref(&path)), region(std::slice::from_ref(&host)), region(&[])]);
         let sets: Vec<usize> = found.routes.iter().map(|placed| placed.set).collect();
         assert_eq!(sets, [0, 1, 2]);
         assert_eq!(found.routes[0].region.hosts, ["a.example", "*"]);
