@@ -102,7 +102,7 @@ fn root(directory: &Directory) -> String {
 /// Runs the importer; gives the report.
 fn imported(original: &str, directory: &Directory, files: &[&str]) -> Result<Value, String> {
     let options = ["--output", "thalweg.yaml", "--report", "report.json", "--json"];
-    let arguments = ["import", original].iter().chain(files).chain(&options);
+    let arguments = [&["import", original], files, &options].concat();
     let done = program::run(command(directory.path()).args(arguments), RUN);
     if !matches!(done.code, 0 | 4) {
         let text = fs::read_to_string(directory.path().join("thalweg.yaml")).unwrap_or_default();

@@ -47,7 +47,7 @@ impl Importer {
                 | "forcestsheader"
                 | "addvaryheader"
                 | "isdevelopment"
-                    if key.to_ascii_lowercase() != "isdevelopment" || !on =>
+                    if !key.eq_ignore_ascii_case("isdevelopment") || !on =>
                 {
                     exact()
                 }

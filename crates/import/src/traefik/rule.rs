@@ -54,7 +54,7 @@ pub(super) fn rule(text: &str) -> Rule {
             Tree::Unknown
         }
     };
-    let found = spread(&tree, false).and_then(|parts| parts.iter().map(|part| joined(part)).collect());
+    let found = spread(&tree, false).and_then(|parts| parts.iter().map(joined).collect());
     match found {
         Ok::<Vec<Option<Alternative>>, String>(found) => {
             rule.alternatives = found.into_iter().flatten().collect()
