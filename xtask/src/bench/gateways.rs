@@ -3,8 +3,8 @@
 //!
 //! Everything runs on both CPUs, as in the published table, where load and gateway shared a machine: what a gateway
 //! takes is missing elsewhere. Order of a run: start the service and the entrants ([`entrant`]), which all stay up →
-//! warm each → for each load, interleaved rounds, the service itself among them → [`report`]. Two loads: wrk with 200 kept
-//! connections, HTTP/1.1, and ab with 200 at once, HTTP/1.0 and a connection for each request.
+//! warm each → for each load, interleaved rounds, the service itself among them → [`report`]. Two loads: wrk with 200
+//! kept connections, HTTP/1.1, and ab with 200 at once, HTTP/1.0 and a connection for each request.
 
 pub(super) mod entrant;
 mod report;

@@ -35,6 +35,7 @@ const READING: &[Reason] = &[
     ("a map whose only value could not be filled in", &["one of its keys is needed here"]),
     ("a number with more than one decimal", &["at most one decimal"]),
     ("a range of statuses that is empty", &["the range is empty"]),
+    ("a character that no file may have", &["may not stand in a configuration"]),
     ("nothing in the place of a short form or a map", &["for the defaults, found nothing"]),
     (
         "a target that leaves no budget, or none worth the name",

@@ -1,8 +1,9 @@
 //! Traefik 2 and 3: files of the static and the dynamic configuration.
 //!
 //! `rule` takes rules apart, `condition` says what two of them have in common, `order` brings routers into their order.
-//! `entry` reads entry points and certificates, `router` makes routes, `middleware` their filters (with `place`, `fields`
-//! and `access`), `service` says where they go, and `whole` does so for connections. `known` grades what concerns the process rather than a request, and everything that nothing has read.
+//! `entry` reads entry points and certificates, `router` makes routes, `middleware` their filters (with `place`,
+//! `fields` and `access`), `service` says where they go, and `whole` does so for connections. `known` grades what
+//! concerns the process rather than a request, and everything that nothing has read.
 
 mod access;
 mod condition;
