@@ -77,13 +77,19 @@ impl Disk {
     fn replace(&self, object: &Arc<Object>, mut ticket: Ticket) -> Option<Ticket> {
         let shared = self.shared();
         let hashes = shared.index.hashes(object.key(), object.url());
-        // Noted first: it may be found just now.
-        if shared.is_unread.load(Ordering::Acquire) {
+        // Noted first: it may be found, or be written, just now.
+        let is_unread = shared.is_unread.load(Ordering::Acquire);
+        let is_written = || {
+            let tasks = lock(&shared.tasks);
+            !tasks.is_idle || !tasks.puts.is_empty()
+        };
+        if is_unread || is_written() {
             let mut removals = lock(&shared.removals);
-            if removals.concern(ticket.removals, hashes.both()) {
+            if removals.concern(ticket.removals, &hashes.both()) {
                 return None;
             }
-            removals.note(hashes.key);
+            let of = if is_unread { hashes.key } else { shared.index.same(hashes.key, object.variant()) };
+            removals.note(of);
             ticket.removals = removals.last();
         }
         shared.mark(&shared.index.take_same(hashes.key, &object.head().vary, object.variant()));

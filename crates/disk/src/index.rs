@@ -54,6 +54,11 @@ pub(crate) struct Slot {
     pub(crate) uses: u8,
 }
 
+/// Another number than that of the key alone.
+fn same(of_key: u64, variant: u32) -> u64 {
+    of_key.rotate_left(32) ^ (u64::from(variant) << 1 | 1)
+}
+
 impl Slot {
     pub(crate) fn offset(&self) -> u64 {
         u64::from(self.offset) * ALIGN
@@ -61,6 +66,11 @@ impl Slot {
 
     pub(crate) fn length(&self) -> u64 {
         u64::from(self.length) * ALIGN
+    }
+
+    /// A hash of its key and its variant: what takes its place has the same.
+    pub(crate) fn same(&self, of_key: u64) -> u64 {
+        same(of_key, self.variant)
     }
 
     /// The same object at another place.
@@ -298,6 +308,11 @@ impl Index {
         let Some(vary) = self.vary(vary) else { return Vec::new() };
         let variant = self.variant(variant);
         self.take(of_key, |slot| (slot.vary, slot.variant) == (vary, variant))
+    }
+
+    /// As [`Slot::same`], before there is a slot.
+    pub(crate) fn same(&self, of_key: u64, variant: &[u8]) -> u64 {
+        same(of_key, self.variant(variant))
     }
 
     /// Removes the object at a place.

@@ -204,7 +204,7 @@ impl Load {
         // In this order: what is forgotten in between counts as unknown.
         let is_banned = bans.judge(place.ticket.bans, name, None) != Verdict::Kept(None)
             || bans.is_unknown(place.ticket.bans);
-        is_banned || lock(&self.shared.removals).concern(place.ticket.removals, place.hashes.both())
+        is_banned || lock(&self.shared.removals).concern(place.ticket.removals, &place.hashes.both())
     }
 
     /// The next byte that it reads.

@@ -36,7 +36,7 @@ impl Removals {
     }
 
     /// Whether one of these hashes was removed after number `since`, or may have been.
-    pub(crate) fn concern(&self, since: u64, hashes: [u64; 2]) -> bool {
+    pub(crate) fn concern(&self, since: u64, hashes: &[u64]) -> bool {
         let is_newer = |hash: &u64| self.newest.get(hash).is_some_and(|number| *number > since);
         self.last > since && (since < self.forgotten || hashes.iter().any(is_newer))
     }
@@ -50,13 +50,13 @@ mod tests {
     fn removals_concern_what_came_before_them() {
         let mut removals = Removals::default();
         removals.note(7);
-        assert!(removals.concern(0, [7, 8]) && removals.concern(0, [8, 7]));
-        assert!(!removals.concern(1, [7, 7]) && !removals.concern(0, [8, 9]));
+        assert!(removals.concern(0, &[7, 8]) && removals.concern(0, &[8, 7]));
+        assert!(!removals.concern(1, &[7, 7]) && !removals.concern(0, &[8, 9]));
         for other in 0..MOST as u64 {
             removals.note(100 + other);
         }
-        assert!(removals.concern(0, [8, 9]), "it is not known");
-        assert!(!removals.concern(1, [8, 9]) && removals.concern(1, [100, 8]));
+        assert!(removals.concern(0, &[8, 9]), "it is not known");
+        assert!(!removals.concern(1, &[8, 9]) && removals.concern(1, &[100, 8]));
         assert_eq!((removals.newest.len(), removals.order.len()), (MOST, MOST));
     }
 }

@@ -120,7 +120,7 @@ impl Writer {
             return Ok(gone);
         }
         // After it can be found: a removal that comes now finds it.
-        if lock(&shared.removals).concern(0, hashes.both()) && shared.index.take_at(hashes.key, &slot) {
+        if lock(&shared.removals).concern(0, &hashes.both()) && shared.index.take_at(hashes.key, &slot) {
             add(&shared.counters.removed, 1);
             return Ok(gone);
         }

@@ -342,7 +342,9 @@ impl Writer {
         let name = (object.key(), object.url(), head.lines());
         let hashes = shared.index.hashes(object.key(), object.url());
         let Verdict::Kept(stale_from) = shared.bans.judge(ticket.bans, name, None) else { return Ok(false) };
-        let is_removed = lock(&shared.removals).concern(ticket.removals, hashes.both());
+        let same = shared.index.same(hashes.key, object.variant());
+        let all = [hashes.key, hashes.url, same];
+        let is_removed = lock(&shared.removals).concern(ticket.removals, &all);
         if is_removed || shared.bans.is_unknown(ticket.bans) {
             return Ok(false);
         }
@@ -416,7 +418,8 @@ impl Writer {
             add(&shared.counters.written, 1);
             self.note_success();
             // After it can be found: a removal that comes now finds it.
-            let is_removed = lock(&shared.removals).concern(removals, hashes.both());
+            let all = [hashes.key, hashes.url, slot.same(hashes.key)];
+            let is_removed = lock(&shared.removals).concern(removals, &all);
             if is_removed && shared.index.take_at(hashes.key, &slot) {
                 add(&shared.counters.removed, 1);
                 self.mark(slot.segment, slot.offset())?;

@@ -154,8 +154,9 @@ fn figures(times: &mut [Duration]) -> String {
 fn moments(times: &[Duration]) -> String {
     let micros = |time: &Duration| time.as_secs_f64() * 1e6;
     let count = times.len().max(1) as f64;
-    let mean = times.iter().map(micros).sum::<f64>() / count;
-    let variance = times.iter().map(|time| (micros(time) - mean).powi(2)).sum::<f64>() / count;
+    // The sum of nothing is a negative zero.
+    let mean = 0.0 + times.iter().map(micros).sum::<f64>() / count;
+    let variance = 0.0 + times.iter().map(|time| (micros(time) - mean).powi(2)).sum::<f64>() / count;
     let least = times.iter().min().map_or(0, Duration::as_micros);
     format!("{mean:.0} {:.0} {least}", variance.sqrt())
 }

@@ -22,9 +22,9 @@ impl Spent {
         let mut spent = Self::default();
         for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
             let path = entry?.path();
-            let name = fs::read_to_string(path.join("comm"))?;
-            // Nanoseconds on a CPU, waiting for one, and turns.
-            let text = fs::read_to_string(path.join("schedstat"))?;
+            let read = |name: &str| fs::read_to_string(path.join(name));
+            // Nanoseconds on a CPU, waiting for one, and turns. A thread may end meanwhile.
+            let (Ok(name), Ok(text)) = (read("comm"), read("schedstat")) else { continue };
             let time = text.split_whitespace().next().and_then(|word| word.parse().ok());
             let time = Duration::from_nanos(time.context("the kernel keeps no times of threads")?);
             let is_main = path.file_name().is_some_and(|tid| *tid == *pid.to_string());
