@@ -266,7 +266,9 @@ fn what_was_on_its_way_during_a_purge_is_not_stored() {
     for (path, fields) in
         [("/url", ""), ("/key", ""), ("/t", "cache-tag: t"), ("/s", "cache-tag: soft"), ("/o", "")]
     {
-        assert!(disk.put(&object(&key(path), fields, "", b"abc"), before));
+        // What was removed by name may be refused at once.
+        let is_taken = disk.put(&object(&key(path), fields, "", b"abc"), before);
+        assert!(is_taken || ["/url", "/key"].contains(&path), "{path}");
     }
     disk.wait_idle();
     assert!(!["/url", "/key", "/t"].into_iter().any(|path| is_there(&disk, path)));
