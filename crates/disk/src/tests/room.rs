@@ -109,7 +109,7 @@ fn of_one_key_the_newest_is_found_however_many_wait() {
         let object = object(&key("/"), "", "", &bytes(10_000, number));
         disk.put(&object, disk.ticket())
     };
-    assert!((0..300).map(put).all(|is_queued| is_queued));
+    assert!((0..300).all(put));
     let found = get(&disk, &key("/"), "");
     assert!(matches!(found, Got::Nothing) || found.body().unwrap() == bytes(10_000, 299));
     disk.wait_idle();
