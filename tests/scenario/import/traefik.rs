@@ -33,7 +33,9 @@ fn start(directory: &Directory, main: &Path, _: IpAddr) -> Option<Process> {
     let traefik = find("traefik")?;
     let text = fs::read_to_string(main).unwrap();
     fs::write(main, format!("{text}\nlog: {{ level: DEBUG }}\n")).unwrap();
-    let mut command = Command::new(traefik);
+    // Its log goes to standard output, and lines are waited for on the other.
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" >&2", "sh"]).arg(traefik);
     command.current_dir(directory.path()).arg(format!("--configFile={}", main.display()));
     let server = Process::start(&mut command);
     let loaded = |line: &str| line.contains("Server configuration reloaded on").then_some(());
