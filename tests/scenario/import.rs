@@ -9,6 +9,7 @@ mod compare;
 mod echo;
 mod nginx;
 mod side;
+mod traefik;
 
 use std::fmt::Write as _;
 use std::fs;

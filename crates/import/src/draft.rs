@@ -112,6 +112,8 @@ pub(crate) enum To {
     #[default]
     Nowhere,
     Service(String),
+    /// Each request goes to one of them, drawn by weight.
+    Weighted(Vec<(String, u64)>),
 }
 
 impl Draft {
@@ -219,6 +221,11 @@ impl Route {
             match self.to {
                 To::Nowhere => Value::from(NOWHERE),
                 To::Service(name) => name.into(),
+                To::Weighted(parts) => parts
+                    .into_iter()
+                    .map(|(name, weight)| one("service", name).with("weight", weight))
+                    .collect::<Vec<_>>()
+                    .into(),
             },
         );
         for (key, value) in [("timeouts", self.timeouts), ("limits", self.limits)] {

@@ -12,8 +12,10 @@
 mod draft;
 mod networks;
 mod nginx;
+mod node;
 mod pattern;
 mod report;
+mod traefik;
 mod yaml;
 
 pub use report::{Entry, Grade, Place, Report};
@@ -69,8 +71,14 @@ impl ImportError {
 type Importer = fn(&[String], &dyn Files) -> Result<Imported, ImportError>;
 
 /// Every original by its name on the command line, and what it is.
-pub const FORMATS: &[(&str, &str, Importer)] =
-    &[("nginx", "nginx: nginx.conf, or files of sites-enabled and conf.d", nginx::import)];
+pub const FORMATS: &[(&str, &str, Importer)] = &[
+    ("nginx", "nginx: nginx.conf, or files of sites-enabled and conf.d", nginx::import),
+    (
+        "traefik",
+        "Traefik: static and dynamic files, YAML or TOML, and compose files with labels",
+        traefik::import,
+    ),
+];
 
 /// Reads files of `original` and gives Thalweg's configuration.
 ///

@@ -144,6 +144,20 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
+/// A path in its normal form: what may not stand in one is percent-encoded.
+pub(crate) fn plain(path: &str) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::with_capacity(path.len());
+    for byte in path.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -134,6 +134,10 @@ impl Seen {
                 fields.entry(name.to_owned()).or_default().push(value.to_owned());
             }
         }
+        // Fields that Traefik adds to every request, as the report says of every configuration.
+        if fields.contains_key("x-forwarded-server") {
+            fields.retain(|name, _| !["x-forwarded-port", "x-forwarded-server", "x-real-ip"].contains(&name.as_str()));
+        }
         Some(Self { start: format!("{service}: {request}"), fields, body: body.to_owned() })
     }
 

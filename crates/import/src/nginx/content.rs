@@ -3,7 +3,7 @@
 use super::Importer;
 use super::conditions::Test;
 use super::level::{Action, Check, Level};
-use super::matching::{Kind, Pattern, plain};
+use super::matching::{Kind, Pattern};
 use super::settings::Settings;
 use super::upstream::{Pass, note_unverified};
 use super::variables::{Scope, is_constant};
@@ -11,6 +11,7 @@ use crate::Grade;
 use crate::draft::{Conditions, To, duration, literal, size};
 use crate::networks::outcome;
 use crate::pattern::escaped;
+use crate::pattern::plain;
 use crate::yaml::{Map, Value, one, one_or_many};
 
 /// Bodies of requests that nginx takes where nothing is written.

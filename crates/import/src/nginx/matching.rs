@@ -6,7 +6,7 @@
 //! where nothing that goes before it is a regular expression; else it becomes one itself.
 
 use crate::draft::Paths;
-use crate::pattern::{Whole, escaped};
+use crate::pattern::{Whole, escaped, plain};
 
 /// How a location is chosen.
 #[derive(Clone, Debug)]
@@ -153,20 +153,6 @@ fn prefix(pattern: &Pattern, patterns: &[Pattern], before: &[Shaped<'_>]) -> (Pa
     } else {
         (Paths::Regex(format!("{}.*", escaped(&plain(text)))), true)
     }
-}
-
-/// A path in its normal form: what may not stand in one is percent-encoded.
-pub(super) fn plain(path: &str) -> String {
-    use std::fmt::Write as _;
-    let mut out = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/%".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
-    out
 }
 
 #[cfg(test)]
