@@ -17,6 +17,8 @@ mod redirects;
 mod routers;
 mod rule;
 mod services;
+#[cfg(test)]
+mod tests;
 
 use crate::draft::Draft;
 use crate::node::{self, Node};

@@ -1,4 +1,4 @@
-//! `thalweg import nginx FILE…`: the configuration of another proxy as Thalweg's, with a report of what was lost.
+//! `thalweg import ORIGINAL FILE…`: the configuration of another proxy as Thalweg's, with a report of what was lost.
 
 use super::{print_error, say, show};
 use clap::Args;
