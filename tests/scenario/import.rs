@@ -4,6 +4,7 @@
 //! original program and Thalweg run on addresses of their own before the same echo services, and `compare.rs` says what
 //! must be alike: status, fields and body of the response, and the request that the service has got.
 
+mod answers;
 mod case;
 mod compare;
 mod echo;
@@ -29,6 +30,7 @@ const AT_ONCE: usize = 4;
 fn files(original: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("import").join(original);
     let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end != "json"));
     files.sort();
     if let Ok(chosen) = std::env::var("IMPORT_CASE") {
         files.retain(|file| file.to_string_lossy().contains(&chosen));

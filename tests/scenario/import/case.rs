@@ -11,7 +11,7 @@
 //! below 1024 become those that are 8000 higher.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A request of a file.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Request {
 /// A file.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
+    /// Where answers of the original are kept, for machines without it.
+    pub(super) answers: PathBuf,
     /// Names and texts, the first one is the configuration.
     pub(super) files: Vec<(String, String)>,
     pub(super) requests: Vec<Request>,
@@ -44,7 +46,12 @@ impl Case {
     pub(super) fn read(file: &Path) -> Self {
         let text = fs::read_to_string(file).unwrap();
         let first = format!("main.{}", file.extension().unwrap_or_default().to_string_lossy());
-        let mut case = Self { files: vec![(first, String::new())], requests: Vec::new(), losses: Vec::new() };
+        let mut case = Self {
+            answers: file.with_extension("answers.json"),
+            files: vec![(first, String::new())],
+            requests: Vec::new(),
+            losses: Vec::new(),
+        };
         for line in text.lines() {
             let trimmed = line.trim_start();
             if let Some(name) = trimmed.strip_prefix("#@ ") {

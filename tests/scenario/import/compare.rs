@@ -136,7 +136,9 @@ impl Seen {
         }
         // Fields that Traefik adds to every request, as the report says of every configuration.
         if fields.contains_key("x-forwarded-server") {
-            fields.retain(|name, _| !["x-forwarded-port", "x-forwarded-server", "x-real-ip"].contains(&name.as_str()));
+            fields.retain(|name, _| {
+                !["x-forwarded-port", "x-forwarded-server", "x-real-ip"].contains(&name.as_str())
+            });
         }
         Some(Self { start: format!("{service}: {request}"), fields, body: body.to_owned() })
     }

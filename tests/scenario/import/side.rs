@@ -12,6 +12,7 @@ use thalweg_tests::proxy::command;
 use thalweg_tests::secure::Identity;
 use thalweg_tests::{Connection, Directory, Message, Process, Proxy, STEP, port, program};
 
+use super::answers::Answers;
 use super::case::{Case, Request};
 use super::compare;
 use super::echo::Echo;
@@ -73,15 +74,20 @@ pub(super) fn play(original: &Original, case: &Case, echo: &Echo) -> String {
     let directories = [root(&first), root(&second)];
     let process = (original.start)(&first, &first.path().join(main), theirs);
     let proxy = Proxy::start_file(second, &[], file);
+    let mut answers = Answers::read(&case.answers, process.is_some(), echo);
     for request in &case.requests {
         let ours = ask(request, ours, echo);
-        let theirs =
-            process.as_ref().filter(|_| request.differs.is_none()).map(|_| ask(request, theirs, echo));
+        let theirs = match &process {
+            _ if request.differs.is_some() => None,
+            Some(_) => Some(answers.kept(request, ask(request, theirs, echo), echo)),
+            None => answers.of(request, echo),
+        };
         let told = compare::told(request, theirs, ours, original.is_own_page, &directories);
         if !told.is_empty() {
             let _ = writeln!(out, "{}\n{told}", request.line);
         }
     }
+    answers.write(&case.answers);
     drop(proxy);
     if !out.is_empty() && std::env::var("IMPORT_CASE").is_ok() {
         let _ = writeln!(out, "{text}");

@@ -1,5 +1,7 @@
-//! Traefik beside Thalweg. Where no `traefik` is on the PATH, Thalweg alone answers: what its answers must be like is
-//! then known of the statuses of `#~` and of the report.
+//! Traefik beside Thalweg, where a `traefik` is on the PATH.
+//!
+//! Elsewhere Thalweg is compared with answers that were recorded (`answers.rs`). Where a file has none, only the lines of
+//! its report and its `#~` lines are checked.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +9,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use thalweg_tests::program::find_or_skip;
+use thalweg_tests::program::find;
 use thalweg_tests::secure::Identity;
 use thalweg_tests::{Directory, Message, Process, STEP};
 
@@ -37,14 +39,16 @@ fn listening_at(text: &str, ip: IpAddr) -> String {
 }
 
 fn start(directory: &Directory, main: &Path, _: IpAddr) -> Option<Process> {
-    let traefik = find_or_skip("traefik")?;
+    let traefik = find("traefik")?;
     let text = fs::read_to_string(main).unwrap();
     let log = match main.extension().is_some_and(|end| end == "toml") {
         true => "[log]\nlevel = \"DEBUG\"\n",
         false => "log: { level: DEBUG }\n",
     };
-    let text: String =
-        text.lines().filter(|line| !line.starts_with("log:")).fold(String::new(), |out, line| out + line + "\n");
+    let text: String = text
+        .lines()
+        .filter(|line| !line.starts_with("log:"))
+        .fold(String::new(), |out, line| out + line + "\n");
     fs::write(main, format!("{text}\n{log}")).unwrap();
     let file = format!("--configFile={}", main.display());
     let server = Process::start(Command::new(traefik).arg(file).current_dir(directory.path()));
