@@ -61,8 +61,8 @@ pub use storable::NotStored;
 pub use stored::{Saved, StoredHead, split_lines};
 pub use time::UnixMillis;
 pub use validation::{
-    HeadEffect, REPLACED_FIELDS, Validated, head_effect, joined, validated, write_completion,
-    write_conditions,
+    HeadEffect, REPLACED_FIELDS, Validated, head_effect, is_same_representation, joined, validated,
+    write_completion, write_conditions,
 };
 pub use validators::EntityTag;
 pub use vary::Vary;

@@ -79,6 +79,9 @@ impl StoredHead {
         response: &Response<'_>,
         fields: impl FieldLines<'a>,
     ) -> Result<Self, NotStored> {
+        if response.status == 206 && has_several_parts(fields.clone()) {
+            return Err(NotStored::Part);
+        }
         let vary = if response.has_vary { Vary::read(fields.clone()) } else { Vary::Nothing };
         let storable = assess(policy, request, response, vary)?;
         let mut lines = Vec::new();
@@ -145,6 +148,18 @@ impl StoredHead {
         self.part.is_some()
     }
 
+    /// The same once all parts are there: a 200 (RFC 9111 §3.4).
+    #[must_use]
+    pub fn completed(&self) -> Self {
+        Self { status: 200, part: None, ..self.clone() }
+    }
+
+    /// The same with another range.
+    #[must_use]
+    pub fn with_part(&self, part: Option<ContentRange>) -> Self {
+        Self { part, ..self.clone() }
+    }
+
     /// Its fields as lines, each with its CR LF; neither `Age` nor framing is among them.
     pub fn lines(&self) -> &[u8] {
         &self.lines
@@ -195,6 +210,16 @@ pub fn split_lines(lines: &[u8]) -> impl FieldLines<'_> {
         let colon = memchr::memchr(b':', line)?;
         Some((&line[..colon], octet::trim_ows(&line[colon + 1..])))
     })
+}
+
+/// Whether the body of a 206 is several parts with heads of their own, whatever `Content-Range` says (RFC 9110
+/// §15.3.7.2).
+fn has_several_parts<'a>(fields: impl FieldLines<'a>) -> bool {
+    const MULTIPART: &[u8] = b"multipart/byteranges";
+    let is_multipart = |value: &[u8]| {
+        value.get(..MULTIPART.len()).is_some_and(|start| start.eq_ignore_ascii_case(MULTIPART))
+    };
+    values(fields, "content-type").any(is_multipart)
 }
 
 /// Which fields of a response are not stored.

@@ -164,6 +164,23 @@ pub fn joined<'a>(
     }
 }
 
+/// Whether parts with these heads are of one representation, so that they may be joined (RFC 9111 §3.4): by a strong
+/// validator, the length of the whole and its coding, and for the same requests.
+pub fn is_same_representation(one: &StoredHead, other: &StoredHead) -> bool {
+    let (Some(part), Some(known)) = (one.part, other.part) else { return false };
+    let is_validated = match (one.etag(), other.etag()) {
+        (Some(tag), Some(known)) => tag.is_strongly(known),
+        (None, None) => {
+            one.has_strong_date() && other.has_strong_date() && one.last_modified == other.last_modified
+        }
+        _ => false,
+    };
+    is_validated
+        && part.total == known.total
+        && one.vary == other.vary
+        && one.get("content-encoding") == other.get("content-encoding")
+}
+
 /// The stored head with the fields of a newer response (RFC 9111 §3.2), and why it may not be stored.
 fn updated<'a>(
     policy: &Policy,

@@ -372,7 +372,7 @@ impl Writer {
         self.make_room(header.record()).map_err(|Lost| Failure::Lost)?;
         self.end_long()?;
         let (segment, offset) = self.log.begin(&header, &meta)?;
-        for (number, chunk) in body.chunks().iter().enumerate() {
+        for (number, chunk) in body.even().chunks().iter().enumerate() {
             self.log.chunk(&header, number as u64, chunk)?;
         }
         let slot = slot.moved(segment, offset);

@@ -1,8 +1,10 @@
 //! Bodies: immutable chunks, so that a hit is sent without a copy and a fill can be read while it grows.
 
+use crate::rope::Rope;
 use crate::size::shared;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
+use thalweg_cache::Parts;
 
 /// Bytes of a chunk; only the last one of a body has fewer. With its counters it is an allocation of 64 KiB.
 pub const CHUNK: usize = 64 * 1024 - 2 * size_of::<usize>();
@@ -23,6 +25,7 @@ enum Chunks {
     None,
     One(Chunk),
     Many(Arc<[Chunk]>),
+    Rope(Arc<Rope>),
 }
 
 impl Body {
@@ -43,7 +46,48 @@ impl Body {
         Self { chunks, len }
     }
 
-    /// Its length.
+    /// Of parts of a representation. Bytes have the positions there that they have in the whole.
+    pub(crate) fn of_parts(rope: Rope) -> Self {
+        Self { len: rope.len(), chunks: Chunks::Rope(Arc::new(rope)) }
+    }
+
+    /// Its parts, where it is made of them.
+    pub(crate) fn rope(&self) -> Option<&Rope> {
+        match &self.chunks {
+            Chunks::Rope(rope) => Some(rope),
+            Chunks::None | Chunks::One(_) | Chunks::Many(_) => None,
+        }
+    }
+
+    /// Which bytes of the whole are there, where it is made of parts; positions are those of the whole then.
+    pub fn parts(&self) -> Option<&Parts> {
+        self.rope().map(Rope::parts)
+    }
+
+    /// The same in chunks of even length, as [`Self::chunks`] has them: copied where it is made of parts.
+    #[must_use]
+    pub fn even(&self) -> Self {
+        let Some(rope) = self.rope() else { return self.clone() };
+        let (mut chunks, mut last) = (Vec::new(), Vec::new());
+        for piece in rope.pieces() {
+            let mut rest = &**piece;
+            while !rest.is_empty() {
+                let (now, after) = rest.split_at(rest.len().min(CHUNK - last.len()));
+                last.extend_from_slice(now);
+                rest = after;
+                if last.len() == CHUNK {
+                    chunks.push(Chunk::from(&last[..]));
+                    last.clear();
+                }
+            }
+        }
+        if !last.is_empty() {
+            chunks.push(last.into());
+        }
+        Self::of(chunks)
+    }
+
+    /// Its length; of parts, that of all together.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -53,10 +97,10 @@ impl Body {
         self.len == 0
     }
 
-    /// Its chunks.
+    /// Its chunks; none where it is made of parts ([`Self::even`]).
     pub fn chunks(&self) -> &[Chunk] {
         match &self.chunks {
-            Chunks::None => &[],
+            Chunks::None | Chunks::Rope(_) => &[],
             Chunks::One(chunk) => std::slice::from_ref(chunk),
             Chunks::Many(chunks) => chunks,
         }
@@ -64,6 +108,9 @@ impl Body {
 
     /// The bytes from this one to the end of their chunk; `None` at the end.
     pub fn piece(&self, at: u64) -> Option<Piece> {
+        if let Some(rope) = self.rope() {
+            return rope.piece(at);
+        }
         if at >= self.len {
             return None;
         }
@@ -76,6 +123,7 @@ impl Body {
     pub(crate) fn charge(&self) -> u64 {
         let list = match &self.chunks {
             Chunks::Many(chunks) => shared(size_of_val::<[Chunk]>(chunks)),
+            Chunks::Rope(rope) => rope.charge(),
             Chunks::None | Chunks::One(_) => 0,
         };
         list + self.chunks().iter().map(|chunk| shared(chunk.len())).sum::<u64>()

@@ -22,14 +22,14 @@ const CRUMB: usize = 4 * 1024;
 /// The writing end of a fill. Dropped before its end, it leaves a response that is broken and not stored.
 #[derive(Debug)]
 pub struct Lead {
-    fill: Arc<Fill>,
+    pub(crate) fill: Arc<Fill>,
     /// The last pieces, which have not the length of a chunk together.
     tail: Vec<Chunk>,
     tail_len: usize,
     written: u64,
     length: Option<u64>,
     /// A larger body is not stored.
-    most: u64,
+    pub(crate) most: u64,
     given: Option<Given>,
     is_window: bool,
     is_over: bool,
@@ -143,7 +143,8 @@ impl Lead {
     }
 
     /// The response is complete: it is stored, at once and as a whole, and given out. `None`: it was complete, but is
-    /// not stored, since it was purged meanwhile or is too large.
+    /// not stored, since it was purged meanwhile or is too large. A part of a representation is joined with the parts
+    /// of the same one that are stored; what is given out are all together.
     ///
     /// # Errors
     /// It is not complete, and broken for its readers.
@@ -167,6 +168,9 @@ impl Lead {
             self.settle(&[]);
         }
         let body = Body::of(self.fill.change(|state, _| state.chunks()));
+        if let Some(part) = given.head.part {
+            return Ok(self.finish_part(&given, &part, body));
+        }
         let (fill, inner) = (&self.fill, &self.fill.inner);
         let name = fill.name.with_variant(&given.variant);
         let object = Arc::new(Object::new(name, given.head, body.clone(), &inner.hasher));
@@ -218,7 +222,7 @@ impl Lead {
     }
 
     /// Takes the fill off the list of claims.
-    fn unlist(&self) {
+    pub(crate) fn unlist(&self) {
         let fill = &self.fill;
         fill.inner.change(fill.of_key, |shard| shard.end_fill(fill));
     }
@@ -310,7 +314,7 @@ impl Lead {
         self.end(end);
     }
 
-    fn end(&mut self, end: End) {
+    pub(crate) fn end(&mut self, end: End) {
         if !self.is_over {
             self.is_over = true;
             self.fill.end(end);

@@ -16,6 +16,7 @@ mod size;
 
 pub mod body;
 pub mod object;
+mod rope;
 pub mod tags;
 
 mod ghost;
@@ -27,6 +28,7 @@ pub mod store;
 pub mod claim;
 mod fill;
 pub mod lead;
+mod lead_part;
 pub mod reader;
 
 pub mod purge;

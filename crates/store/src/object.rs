@@ -7,7 +7,7 @@ use foldhash::quality::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use thalweg_cache::{Key, StoredHead};
+use thalweg_cache::{Key, Parts, StoredHead};
 
 /// What hits are counted to; more than that tells nothing more.
 const MOST_USES: u8 = 3;
@@ -103,6 +103,12 @@ impl Object {
     /// Its body.
     pub fn body(&self) -> &Body {
         &self.body
+    }
+
+    /// Which bytes of the whole are there; `None`: all.
+    pub fn parts(&self) -> Option<Parts> {
+        let part = self.head.part?;
+        Some(self.body.parts().cloned().unwrap_or_else(|| Parts::of(&part)))
     }
 
     /// The bytes of its key.

@@ -114,6 +114,11 @@ impl Shard {
         }
     }
 
+    /// The objects under a hash.
+    pub(crate) fn objects(&self, hash: u64) -> impl Iterator<Item = &Arc<Object>> {
+        self.index.get(&hash).into_iter().flat_map(Entry::objects).map(|(_, object)| object)
+    }
+
     /// Stores an object; those that it takes the place of are left in `out`.
     pub(crate) fn insert(&mut self, hash: u64, object: Arc<Object>, out: &mut Vec<Arc<Object>>) {
         if self.index.get(&hash).is_some_and(|entry| !is_of(entry, object.key())) {

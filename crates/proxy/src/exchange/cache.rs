@@ -2,7 +2,7 @@
 //!
 //! What is stored answers at once ([`look`]). What is not is fetched once, by an exchange of its own ([`fill`]) whose
 //! response goes into the store as it comes; the client that has caused it reads from there as those do who come
-//! meanwhile ([`wait`]). A response that turns out not to be for the store goes to that one client ([`own_response`]),
+//! meanwhile ([`wait`]). Of what a client wants a part of, that part is fetched and stored ([`part`]). A response that turns out not to be for the store goes to that one client ([`own_response`]),
 //! and later requests under its key go straight to the service for a while. What goes there by itself may still change
 //! what is stored ([`forwarded`]). Below the memory there may be a disk: what only that one has is read first
 //! ([`disk`]).
@@ -12,6 +12,7 @@ mod disk;
 mod fill;
 mod forwarded;
 mod own_response;
+mod part;
 mod reply;
 mod rule;
 mod source;
@@ -26,7 +27,7 @@ pub(crate) use wait::wait;
 
 use crate::exchange::cache::asked::Asked;
 use crate::exchange::cache::disk::Loading;
-use crate::exchange::cache::fill::{Fill, start};
+use crate::exchange::cache::fill::{Fill, Wanted, start};
 use crate::exchange::cache::own_response::OwnResponse;
 use crate::exchange::cache::reply::{handled, of_object};
 use crate::exchange::cache::unkeyed::has_unkeyed;
@@ -36,7 +37,7 @@ use crate::state::exchange::{Client, Exchange};
 use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
 use std::sync::Arc;
-use thalweg_cache::{Forward, Found, Hit, Lookup, Parts, Policy, Request, look_up, passes};
+use thalweg_cache::{Forward, Found, Hit, Lookup, Policy, Request, look_up, passes};
 use thalweg_filter::Reply;
 use thalweg_http::{Method, Upgrade};
 use thalweg_observe::CacheUse;
@@ -96,19 +97,21 @@ fn look_again(
         }
         let why = match (lookup, &object) {
             (Lookup::Hit(hit), Some(object)) => {
-                let looked = hit_with(worker, client, x, &asked, (object, hit));
-                worker.cache_key.set(asked.key);
-                return looked;
+                return hit_with(worker, client, x, asked, (object, hit));
             }
             (Lookup::Unavailable, _) => return Looked::Answered(reply::unavailable(&asked.rule)),
             (Lookup::Pass(why), _) => return pass(x, asked.into_forwarded(why)),
             (Lookup::Fetch(why) | Lookup::Validate(why), _) => why,
             (Lookup::Hit(_), None) => Forward::UriMiss,
         };
-        let validated =
-            object.filter(|object| matches!(lookup, Lookup::Validate(_)) && !object.head().is_part());
+        // Parts are asked for again as parts: what comes is joined with them, or takes their place.
+        let (parts, whole) = match object {
+            Some(object) if object.head().is_part() => (Some(object), None),
+            object => (None, object),
+        };
+        let validated = whole.filter(|_| matches!(lookup, Lookup::Validate(_)));
         let request = asked.request(x);
-        if request.method == Method::Head || request.directives.no_store || request.range.is_some() {
+        if request.method == Method::Head || request.directives.no_store {
             let is_told = request.method == Method::Head && !has_unkeyed(x, &asked.rule);
             let selected = validated.filter(|_| is_told);
             return pass(x, Forwarded { selected, ..asked.into_forwarded(why) });
@@ -116,24 +119,55 @@ fn look_again(
         if let (Choice::Nothing, Some(variant)) = (asked.chosen(&stored), &variant) {
             asked.variant.clone_from(variant);
         }
-        let claim = match goes_alone(&asked.rule.policy, &request, validated.as_deref()) {
-            true => store.lead_alone(&asked.key).map_or(Claim::Pass(Pass::Busy), Claim::Lead),
-            false => store.claim(&asked.key, &asked.variant, &stored, worker.unix()),
+        let (claim, wanted) = if request.range.is_some() && validated.is_none() {
+            (part::claim(worker, &asked, &request, (&stored, parts.is_some())), Wanted::Part(parts))
+        } else {
+            (claim(worker, &asked, &request, (&stored, validated.as_deref())), Wanted::Whole(validated))
         };
-        return match claim {
-            Claim::Look => continue,
-            Claim::Pass(reason) => {
-                let is_marked = reason == Pass::NotStored;
-                pass(x, Forwarded { is_marked, ..asked.into_forwarded(why) })
-            }
-            Claim::Follow(reader) => {
-                let (own, stored) = (None, validated);
-                Looked::Waits(Box::new(Waiting { asked, why, reader, own, stored }))
-            }
-            Claim::Lead(lead) => fetch(worker, client, x, (asked, why), (lead, validated)),
-        };
+        if !matches!(claim, Claim::Look) {
+            return claimed(worker, client, x, (asked, why), (claim, wanted));
+        }
     }
     pass(x, asked.into_forwarded(Forward::Bypass))
+}
+
+/// Claims the whole.
+fn claim(
+    worker: &Worker,
+    asked: &Asked,
+    request: &Request<'_>,
+    (stored, validated): (&Stored, Option<&Object>),
+) -> Claim {
+    let store = &worker.shared.cache;
+    match goes_alone(&asked.rule.policy, request, validated) {
+        true => store.lead_alone(&asked.key).map_or(Claim::Pass(Pass::Busy), Claim::Lead),
+        false => store.claim(&asked.key, &asked.variant, stored, worker.unix()),
+    }
+}
+
+/// Fetches, waits for another one's fetch, or goes to the service.
+fn claimed(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (asked, why): (Asked, Forward),
+    (claim, wanted): (Claim, Wanted),
+) -> Looked {
+    match claim {
+        Claim::Lead(lead) => fetch(worker, client, x, (asked, why), (lead, wanted)),
+        Claim::Follow(reader) => {
+            let stored = match wanted {
+                Wanted::Whole(validated) => validated,
+                Wanted::Part(_) => None,
+            };
+            Looked::Waits(Box::new(Waiting { asked, why, reader, own: None, stored }))
+        }
+        Claim::Look => pass(x, asked.into_forwarded(why)),
+        Claim::Pass(reason) => {
+            let is_marked = reason == Pass::NotStored && matches!(wanted, Wanted::Whole(_));
+            pass(x, Forwarded { is_marked, ..asked.into_forwarded(why) })
+        }
+    }
 }
 
 /// Whether nobody waits for what a request fetches: it is likely to be for one client, or each use of what is stored is
@@ -157,7 +191,7 @@ fn choose(
     let now = worker.unix();
     match stored.choose(policy, fields, &mut asked.variant) {
         Choice::Object(object) => {
-            let found = object.head().part.map(|part| Parts::of(&part));
+            let found = object.parts();
             let found = match &found {
                 Some(parts) => Found::Parts(object.head(), parts),
                 None => Found::Head(object.head()),
@@ -173,14 +207,17 @@ fn hit_with(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    asked: &Asked,
+    asked: Asked,
     (object, hit): (&Arc<Object>, Hit),
 ) -> Looked {
+    let Some(reply) = of_object(x, &asked, (object.shared_head(), object.body()), &handled::hit(hit)) else {
+        return pass(x, asked.into_forwarded(Forward::Partial));
+    };
     x.cache_use = Some(if hit.is_stale { CacheUse::Stale } else { CacheUse::Hit });
     if hit.refresh {
-        refresh(worker, client, x, asked, Some(object));
+        refresh(worker, client, x, &asked, Some(object));
     }
-    let reply = of_object(x, asked, (object.shared_head(), object.body()), &handled::hit(hit));
+    worker.cache_key.set(asked.key);
     Looked::Answered(reply)
 }
 
@@ -188,8 +225,18 @@ fn hit_with(
 fn refresh(worker: &Worker, client: &Client, x: &Exchange, asked: &Asked, object: Option<&Arc<Object>>) {
     let store = &worker.shared.cache;
     let stored = store.find(&asked.key);
-    if let Claim::Lead(lead) = store.claim(&asked.key, &asked.variant, &stored, worker.unix()) {
-        start(worker, client, x, Fill::new(asked, x, lead, (object.cloned(), None)));
+    let (claim, wanted) = match object.filter(|object| object.head().is_part()) {
+        Some(parts) => {
+            let claim = part::claim(worker, asked, &asked.request(x), (&stored, true));
+            (claim, Wanted::Part(Some(parts.clone())))
+        }
+        None => {
+            let claim = store.claim(&asked.key, &asked.variant, &stored, worker.unix());
+            (claim, Wanted::Whole(object.cloned()))
+        }
+    };
+    if let Claim::Lead(lead) = claim {
+        start(worker, client, x, Fill::new(asked, x, lead, (wanted, None)));
     }
 }
 
@@ -199,7 +246,7 @@ fn fetch(
     client: &Client,
     x: &mut Exchange,
     (asked, why): (Asked, Forward),
-    (lead, validated): (Lead, Option<Arc<Object>>),
+    (lead, wanted): (Lead, Wanted),
 ) -> Looked {
     let Some(reader) = lead.reader() else {
         return pass(x, asked.into_forwarded(why));
@@ -207,7 +254,7 @@ fn fetch(
     // What goes to the service is copied.
     start_copies(worker, client, x);
     let own = OwnResponse::new();
-    start(worker, client, x, Fill::new(&asked, x, lead, (validated, Some(own.clone()))));
+    start(worker, client, x, Fill::new(&asked, x, lead, (wanted, Some(own.clone()))));
     let (own, stored) = (Some(own.reader()), None);
     Looked::Waits(Box::new(Waiting { asked, why, reader, own, stored }))
 }

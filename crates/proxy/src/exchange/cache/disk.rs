@@ -7,7 +7,7 @@
 use crate::exchange::cache::asked::{Asked, fields};
 use crate::exchange::cache::reply::{handled, of_loaded};
 use crate::exchange::cache::until::until;
-use crate::exchange::cache::{Looked, look_again, refresh};
+use crate::exchange::cache::{Looked, look_again, pass, refresh};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::shared::Shared;
 use crate::state::worker::Worker;
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use thalweg_cache::{Found, Hit, Lookup, Parts, look_up};
+use thalweg_cache::{Forward, Found, Hit, Lookup, Parts, look_up};
 use thalweg_core::Fault;
 use thalweg_disk::settings::MOST_LOADS;
 use thalweg_disk::{Load, Loaded};
@@ -109,12 +109,14 @@ fn stream(
     (mut asked, hit): (Asked, Hit),
     (loaded, load): (&Loaded, (Load, StreamPlace)),
 ) -> Looked {
+    asked.is_from_disk = true;
+    let Some(reply) = of_loaded(x, &asked, (loaded, load), &handled::hit(hit)) else {
+        return pass(x, asked.into_forwarded(Forward::Partial));
+    };
     x.cache_use = Some(if hit.is_stale { CacheUse::Stale } else { CacheUse::Hit });
     if hit.refresh {
         refresh(worker, client, x, &asked, None);
     }
-    asked.is_from_disk = true;
-    let reply = of_loaded(x, &asked, (loaded, load), &handled::hit(hit));
     worker.cache_key.set(asked.key);
     Looked::Answered(reply)
 }

@@ -2,6 +2,7 @@
 
 use crate::exchange::cache::asked::{Asked, disk_of, fields};
 use crate::exchange::cache::own_response::{Given, OwnResponse};
+use crate::exchange::cache::part;
 use crate::exchange::cache::unkeyed::is_unkeyed;
 use crate::exchange::subrequest::{InnerRequest, start_for_route};
 use crate::relay::ResponseSink;
@@ -48,11 +49,21 @@ pub(crate) struct Fill {
     lines: Vec<u8>,
     has_credentials: bool,
     lead: Lead,
-    /// What is stored, and may still hold.
-    validated: Option<Arc<Object>>,
+    wanted: Wanted,
     /// Where it goes when it is not for the store.
     own: Option<OwnResponse>,
 }
+
+/// What is fetched.
+pub(crate) enum Wanted {
+    /// The whole; this is stored, and may still hold.
+    Whole(Option<Arc<Object>>),
+    /// The range that the request asks for; these parts are stored.
+    Part(Option<Arc<Object>>),
+}
+
+/// Fields that ask for a part.
+const OF_PARTS: FieldSet = FieldSet::of(&[FieldId::Range, FieldId::IfRange]);
 
 impl Fill {
     /// One that a request causes.
@@ -60,29 +71,36 @@ impl Fill {
         asked: &Asked,
         x: &Exchange,
         mut lead: Lead,
-        (validated, own): (Option<Arc<Object>>, Option<OwnResponse>),
+        (wanted, own): (Wanted, Option<OwnResponse>),
     ) -> Self {
         let mut lines = Vec::new();
+        let is_part = matches!(wanted, Wanted::Part(_));
         for (name, value) in fields(x) {
-            write_field(&mut lines, name, value);
+            // What is not asked for is not taken either.
+            if is_part || !OF_PARTS.contains(FieldId::classify(name)) {
+                write_field(&mut lines, name, value);
+            }
         }
         lead.bound(asked.rule.max_object);
         let has_credentials = asked.request(x).has_credentials;
-        Self { rule: asked.rule.clone(), lines, has_credentials, lead, validated, own }
+        Self { rule: asked.rule.clone(), lines, has_credentials, lead, wanted, own }
     }
 
     /// The fields that the service gets: the client's, and those that filters have added.
     fn question(&self, x: &Exchange) -> (Vec<u8>, Vec<u8>) {
         let keyed = &self.rule.key.fields;
-        let is_sent =
-            |name: &[u8]| !REPLACED_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        let is_part = matches!(self.wanted, Wanted::Part(_));
+        let is_sent = |name: &[u8]| {
+            is_part && OF_PARTS.contains(FieldId::classify(name))
+                || !REPLACED_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        };
         let (mut own, mut by_filters) = (Vec::with_capacity(self.lines.len() + 64), Vec::new());
         for (name, value) in FieldView::new(&x.request.fields, &x.received, &[]).iter() {
             if is_sent(name) && (x.trusted_peer || !is_unkeyed(name, keyed)) {
                 write_field(&mut own, name, value);
             }
         }
-        if let Some(object) = &self.validated {
+        if let Wanted::Whole(Some(object)) = &self.wanted {
             write_conditions(object.head(), &mut own);
         }
         let added = x.filtering.as_ref().map_or(&[][..], |filtering| &filtering.added);
@@ -96,14 +114,14 @@ impl Fill {
 /// Fetches it, as the route of this exchange does.
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
     let request = InnerRequest::for_cache(worker, client, x, fill.question(x));
-    let Fill { rule, lines, has_credentials, lead, validated, own } = fill;
+    let Fill { rule, lines, has_credentials, lead, wanted, own } = fill;
     let disk = disk_of(worker, &rule).map(|disk| (disk.clone(), disk.ticket()));
     let sink = Sink {
         store: worker.shared.cache.clone(),
         rule,
         lines,
         has_credentials,
-        validated,
+        wanted,
         own,
         disk,
         asked: now(),
@@ -131,7 +149,7 @@ struct Sink {
     rule: Arc<CacheRule>,
     lines: Vec<u8>,
     has_credentials: bool,
-    validated: Option<Arc<Object>>,
+    wanted: Wanted,
     own: Option<OwnResponse>,
     /// When the request was sent.
     asked: UnixMillis,
@@ -139,10 +157,22 @@ struct Sink {
 }
 
 impl Sink {
-    /// What is stored now goes to the disk too.
+    /// What is stored now goes to the disk too; of parts, nothing does. An earlier whole is not to come back from there
+    /// in their place.
     fn put(&self, object: &Arc<Object>) {
-        if let Some((disk, ticket)) = &self.disk {
+        let Some((disk, ticket)) = &self.disk else { return };
+        if object.head().is_part() {
+            disk.remove_object(object);
+        } else {
             disk.put(object, *ticket);
+        }
+    }
+
+    /// What is stored, and may still hold.
+    fn take_validated(&mut self) -> Option<Arc<Object>> {
+        match &mut self.wanted {
+            Wanted::Whole(object) => object.take(),
+            Wanted::Part(_) => None,
         }
     }
 
@@ -164,10 +194,10 @@ impl Sink {
     fn decide<'a>(&mut self, lead: Lead, response: &Response<'_>, fields: impl FieldLines<'a>) -> State {
         let lines = mem::take(&mut self.lines);
         let request = Self::request(&lines, self.has_credentials);
-        let policy = &self.rule.policy;
-        let Some(object) = self.validated.take() else {
+        let Some(object) = self.take_validated() else {
             return self.keep((lead, &request), &lines, response, fields);
         };
+        let policy = &self.rule.policy;
         match validated(policy, &request, object.head(), response, fields.clone()) {
             Validated::Freshened(head) => {
                 // Where it was purged meanwhile, it answers those who wait and is not stored.
@@ -214,15 +244,24 @@ impl Sink {
     ) -> State {
         let policy = &self.rule.policy;
         let mut variant = Vec::new();
-        let made = StoredHead::new(policy, request, response, fields.clone()).and_then(|head| {
+        let made = match &self.wanted {
+            Wanted::Whole(_) => StoredHead::new(policy, request, response, fields.clone()),
+            Wanted::Part(parts) => {
+                part::head_of(&self.rule, request, parts.as_deref(), response, fields.clone())
+            }
+        };
+        let made = made.and_then(|head| {
             let is_known = head.vary.write_key(policy, split_lines(lines), &mut variant);
             if is_known { Ok(head) } else { Err(NotStored::Varies) }
         });
         let why = match made {
-            Ok(head) => match lead.give_head(Arc::new(head), &variant, response.content_length) {
-                true => return State::Storing(lead),
-                false => NotStored::TooLarge,
-            },
+            Ok(head) => {
+                let length = head.part.map(|part| part.len()).or(response.content_length);
+                if lead.give_head(Arc::new(head), &variant, length) {
+                    return State::Storing(lead);
+                }
+                NotStored::TooLarge
+            }
             Err(why) => why,
         };
         let mut passed = Vec::new();
@@ -231,7 +270,9 @@ impl Sink {
         }
         let length = response.content_length;
         self.give(Given::Response { status: response.status, lines: passed, length, not_stored: why });
-        let until = why.is_of_response().then(|| UnixMillis(response.received.0 + MARK_MILLIS));
+        // What one range brings about says nothing of the whole.
+        let is_marked = why.is_of_response() && matches!(self.wanted, Wanted::Whole(_));
+        let until = is_marked.then(|| UnixMillis(response.received.0 + MARK_MILLIS));
         lead.not_stored(why, until);
         self.own.take().map_or(State::Over, State::Own)
     }
@@ -250,7 +291,7 @@ impl Sink {
             // Each goes alone, and is told what is wrong with its own request.
             return lead.fail(Broken::Failed);
         }
-        let Some(object) = self.validated.take() else { return lead.fail_all(fault) };
+        let Some(object) = self.take_validated() else { return lead.fail_all(fault) };
         let request = Self::request(&self.lines, self.has_credentials);
         let is_upstream = matches!(fault.status, 500..=504);
         let failure = Failure::Unreachable;

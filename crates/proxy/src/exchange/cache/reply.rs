@@ -6,8 +6,10 @@ use crate::exchange::cache::own_response::Passed;
 use crate::exchange::cache::source::{of_disk, of_fill, of_stored};
 use crate::state::exchange::Exchange;
 use crate::state::forwarded::NAME;
+use std::ops::Range;
 use thalweg_cache::{
-    Answer, Body as Length, CacheStatus, Detail, Forward, Handled, Hit, StoredHead, answer, write_answer,
+    Answer, Body as Length, CacheStatus, Detail, Forward, Handled, Hit, Parts, StoredHead, answer,
+    write_answer,
 };
 use thalweg_disk::{Load, Loaded};
 use thalweg_filter::{CacheRule, Reply, ReplyBody};
@@ -35,17 +37,19 @@ pub(crate) mod handled {
     }
 }
 
-/// A stored response, or the part of it that is asked for.
+/// A stored response, or the part of it that is asked for; `None`: parts are stored, and not that one.
 pub(crate) fn of_object(
     x: &Exchange,
     asked: &Asked,
     (head, body): (&StoredHead, &Body),
     used: &Use,
-) -> Box<Reply> {
+) -> Option<Box<Reply>> {
     let whole = head.part.map_or(body.len(), |part| part.total);
-    let parts = head.part.map(|part| thalweg_cache::Parts::of(&part));
-    let length = parts.as_ref().map_or(Length::Complete(whole), Length::Parts);
-    let from = head.part.map_or(0, |part| part.first);
+    let only = head.part.map(|part| Parts::of(&part));
+    let parts = only.as_ref().map(|only| body.parts().unwrap_or(only));
+    let length = parts.map_or(Length::Complete(whole), Length::Parts);
+    // Joined parts have the positions of the whole.
+    let from = head.part.filter(|_| body.parts().is_none()).map_or(0, |part| part.first);
     compose(x, asked, (head, length), used, |range| {
         let range = range.unwrap_or(0..whole);
         of_stored(body, range.start.saturating_sub(from)..range.end.saturating_sub(from))
@@ -58,10 +62,10 @@ pub(crate) fn of_loaded(
     asked: &Asked,
     (loaded, load): (&Loaded, (Load, StreamPlace)),
     used: &Use,
-) -> Box<Reply> {
+) -> Option<Box<Reply>> {
     let head = &loaded.head;
     let whole = head.part.map_or(loaded.length, |part| part.total);
-    let parts = head.part.map(|part| thalweg_cache::Parts::of(&part));
+    let parts = head.part.map(|part| Parts::of(&part));
     let length = parts.as_ref().map_or(Length::Complete(whole), Length::Parts);
     let from = head.part.map_or(0, |part| part.first);
     compose(x, asked, (head, length), used, |range| {
@@ -70,15 +74,28 @@ pub(crate) fn of_loaded(
     })
 }
 
-/// A response that is being received.
+/// A response that is being received; `None`: it is a part, and not the one that is asked for. Who has caused it
+/// (`is_own`) gets what the service has chosen to send.
 pub(crate) fn of_given(
     x: &Exchange,
     asked: &Asked,
-    (given, reader): (&Given, Reader),
+    (given, reader, is_own): (&Given, Reader, bool),
     used: &Use,
-) -> Box<Reply> {
-    let length = given.length.map_or(Length::Growing, Length::Complete);
-    compose(x, asked, (&given.head, length), used, |range| of_fill(reader, given.length, range))
+) -> Option<Box<Reply>> {
+    let Some(part) = given.head.part else {
+        let length = given.length.map_or(Length::Growing, Length::Complete);
+        return compose(x, asked, (&given.head, length), used, |range| of_fill(reader, given.length, range));
+    };
+    let parts = Parts::of(&part);
+    let chosen = match answer(&asked.request(x), fields(x), &given.head, Length::Parts(&parts)) {
+        Answer::Lacks if !is_own => return None,
+        chosen @ (Answer::NotModified | Answer::Part(_)) => chosen,
+        _ => Answer::Part(part),
+    };
+    Some(written(asked, (&given.head, &chosen), used, |range| {
+        let range = range.unwrap_or_else(|| part.range());
+        of_fill(reader, given.length, Some(range.start - part.first..range.end - part.first))
+    }))
 }
 
 /// A response that is for one client.
@@ -106,17 +123,30 @@ fn compose(
     asked: &Asked,
     (head, length): (&StoredHead, Length<'_>),
     used: &Use,
-    body: impl FnOnce(Option<std::ops::Range<u64>>) -> ReplyBody,
-) -> Box<Reply> {
-    let answer = match answer(&asked.request(x), fields(x), head, length) {
+    body: impl FnOnce(Option<Range<u64>>) -> ReplyBody,
+) -> Option<Box<Reply>> {
+    let chosen = match answer(&asked.request(x), fields(x), head, length) {
+        // What is not there as a whole is never sent as such.
+        Answer::Lacks => return None,
+        Answer::Several(..) if matches!(length, Length::Parts(parts) if !parts.is_complete()) => return None,
         // The whole is as good, and one kind of answer less.
         Answer::Several(..) => Answer::Full,
-        answer => answer,
+        chosen => chosen,
     };
+    Some(written(asked, (head, &chosen), used, body))
+}
+
+/// An answer in the form in which it is sent.
+fn written(
+    asked: &Asked,
+    (head, answer): (&StoredHead, &Answer),
+    used: &Use,
+    body: impl FnOnce(Option<Range<u64>>) -> ReplyBody,
+) -> Box<Reply> {
     let mut reply = Reply::new(0);
     reply.is_stored = true;
     reply.fields.reserve(head.lines().len() + 128);
-    reply.status = write_answer(&answer, head, &used.hit, &mut reply.fields);
+    reply.status = write_answer(answer, head, &used.hit, &mut reply.fields);
     let detail = (asked.is_from_disk && used.handled == Handled::Hit).then_some(Detail::Disk);
     write_status(&asked.rule, used.handled, (Some(used.hit.ttl), detail), &mut reply.fields);
     reply.body = match answer {

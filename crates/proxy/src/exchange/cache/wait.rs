@@ -62,7 +62,8 @@ pub(crate) async fn wait(
                 if !is_for_it {
                     return Ok(alone(x, asked, why));
                 }
-                return Ok(Some(with_object(worker, x, &asked, (&object, why, own.is_some()))));
+                let used = with_object(worker, x, &asked, (&object, why, own.is_some()));
+                return Ok(used.or_else(|| alone(x, asked, why)));
             }
             Seen::Alone(Alone::Failed(fault)) => return Err(fault),
             Seen::Alone(_) => return Ok(with_own(worker, x, (asked, why), own)),
@@ -72,7 +73,8 @@ pub(crate) async fn wait(
             if !may_use(x, &given.head) {
                 return Ok(alone(x, asked, why));
             }
-            return Ok(Some(with_given(worker, x, (&asked, why), (&given, reader), own.is_none())));
+            let used = with_given(worker, x, (&asked, why), (&given, reader), own.is_none());
+            return Ok(used.or_else(|| alone(x, asked, why)));
         }
         // It turned out to be for other requests.
         let Some(variant) = variant else { return Ok(alone(x, asked, why)) };
@@ -154,10 +156,10 @@ fn with_given(
     (asked, why): (&Asked, Forward),
     (given, reader): (&Given, Reader),
     collapsed: bool,
-) -> Box<Reply> {
+) -> Option<Box<Reply>> {
     x.cache_use = Some(if collapsed { CacheUse::Collapsed } else { CacheUse::Miss });
     let hit = Hit::of(&given.head, worker.unix());
-    of_given(x, asked, (given, reader), &handled::fetched(hit, why, (true, collapsed)))
+    of_given(x, asked, (given, reader, !collapsed), &handled::fetched(hit, why, (true, collapsed)))
 }
 
 /// A stored response answers, which was validated, or is used because the service fails.
@@ -166,7 +168,7 @@ fn with_object(
     x: &mut Exchange,
     asked: &Asked,
     (object, why, is_own): (&Arc<Object>, Forward, bool),
-) -> Box<Reply> {
+) -> Option<Box<Reply>> {
     let hit = Hit::of(object.head(), worker.unix());
     x.cache_use = Some(match (hit.is_stale, is_own) {
         (true, _) => CacheUse::Stale,
@@ -192,7 +194,7 @@ fn with_own(
         Some(Taken::Stored(head, object)) => {
             x.cache_use = Some(CacheUse::Revalidated);
             let used = handled::fetched(Hit::of(&head, worker.unix()), why, (false, false));
-            Some(of_object(x, &asked, (&head, object.body()), &used))
+            of_object(x, &asked, (&head, object.body()), &used).or_else(|| alone(x, asked, why))
         }
         None => alone(x, asked, why),
     }
