@@ -106,4 +106,5 @@ impl crate::shard::Shard {
 }
 
 #[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "lists of ranges are what is compared")]
 mod tests;

@@ -89,8 +89,7 @@ impl Rope {
 
     /// What it takes of memory beside what points to it, without its pieces.
     pub(crate) fn charge(&self) -> u64 {
-        let tables = self.pieces.capacity() * size_of::<(u64, Chunk)>()
-            + self.parts.ranges().len() * size_of::<Range<u64>>();
+        let tables = self.pieces.capacity() * size_of::<(u64, Chunk)>() + size_of_val(self.parts.ranges());
         let pieces: u64 = self.pieces().map(|chunk| shared(chunk.len())).sum();
         shared(size_of::<Self>()) + allocated(tables) + pieces
     }

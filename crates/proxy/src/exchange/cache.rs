@@ -2,10 +2,10 @@
 //!
 //! What is stored answers at once ([`look`]). What is not is fetched once, by an exchange of its own ([`fill`]) whose
 //! response goes into the store as it comes; the client that has caused it reads from there as those do who come
-//! meanwhile ([`wait`]). Of what a client wants a part of, that part is fetched and stored ([`part`]). A response that turns out not to be for the store goes to that one client ([`own_response`]),
-//! and later requests under its key go straight to the service for a while. What goes there by itself may still change
-//! what is stored ([`forwarded`]). Below the memory there may be a disk: what only that one has is read first
-//! ([`disk`]).
+//! meanwhile ([`wait`]). Of what a client wants a range of, that range is fetched and stored ([`part`]). A response that
+//! turns out not to be for the store goes to that one client ([`own_response`]), and later requests under its key go
+//! straight to the service for a while. What goes there by itself may still change what is stored ([`forwarded`]). Below
+//! the memory there may be a disk: what only that one has is read first ([`disk`]).
 
 mod asked;
 mod disk;
