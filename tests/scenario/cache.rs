@@ -8,6 +8,7 @@ mod collapsing;
 mod cuts;
 mod deception;
 mod parts;
+mod per_client;
 mod purges;
 mod reuse;
 mod sharing;

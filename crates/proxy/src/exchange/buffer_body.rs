@@ -36,6 +36,18 @@ pub(crate) async fn buffer_body(worker: &Worker, client: &Client, x: &mut Exchan
     }
 }
 
+/// Receives a body of this length, for the key of the cache.
+pub(crate) async fn receive_for_key(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    length: u64,
+) -> Result<(), Fault> {
+    // All of it in memory.
+    let memory = usize::try_from(length).unwrap_or(usize::MAX);
+    receive(worker, client, x, Buffering { max_body: length, memory }).await
+}
+
 async fn receive(
     worker: &Worker,
     client: &Client,
