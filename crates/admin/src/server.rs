@@ -166,6 +166,7 @@ impl Handle {
     /// Answers what has been asked and accepts nobody any more: another process does.
     pub fn retire(&mut self) {
         self.copies = [None, None];
+        self.socket_file.pass_on();
         self.stop.send_replace(true);
     }
 

@@ -37,9 +37,17 @@ pub(crate) struct SocketFile {
     identity: (u64, u64),
     /// Where it is until it takes its place.
     draft: Option<PathBuf>,
+    /// The place is a successor's: nothing is removed. Its file may have the number that this one had, since a system
+    /// gives the number of a closed socket again.
+    is_passed_on: bool,
 }
 
 impl SocketFile {
+    /// Leaves the place to the process that has taken it.
+    pub(crate) fn pass_on(&mut self) {
+        self.is_passed_on = true;
+    }
+
     /// Puts the socket in its place, whosever socket is there.
     ///
     /// # Errors
@@ -54,6 +62,9 @@ impl SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
+        if self.is_passed_on {
+            return;
+        }
         // After an upgrade the path may already be our successor's.
         let path = self.draft.as_deref().unwrap_or(&self.path);
         if identity(path).is_ok_and(|identity| identity == self.identity) {
@@ -85,7 +96,8 @@ pub(crate) fn bind(path: &Path, succeeds: bool) -> io::Result<(UnixListener, Soc
     let placed = fs::set_permissions(&draft, fs::Permissions::from_mode(0o600))
         .and_then(|()| identity(&draft))
         .and_then(|identity| {
-            let mut file = SocketFile { path: path.into(), identity, draft: Some(draft.clone()) };
+            let mut file =
+                SocketFile { path: path.into(), identity, draft: Some(draft.clone()), is_passed_on: false };
             if !succeeds {
                 file.take_place()?;
             }
