@@ -175,6 +175,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn who_has_passed_its_place_on_removes_nothing_whatever_its_number() {
+        let folder = Folder::new();
+        let path = folder.0.join("admin.sock");
+        let (_listener, mut file) = bind(&path, false).unwrap();
+        file.pass_on();
+        // The same number as that of a successor's socket.
+        assert_eq!(file.identity, identity(&path).unwrap());
+        drop(file);
+        assert!(path.exists());
+    }
+
+    #[test]
     fn a_running_proxy_is_not_replaced() {
         let folder = Folder::new();
         let path = folder.0.join("admin.sock");
