@@ -48,6 +48,7 @@ pub use meters::{
     FilterOutcome, HANDSHAKE_RESULTS, Limit, ListenerMeters, LogMeters, ReloadMeters, RouteMeters,
     ServiceMeters, TraceMeters, WebhookMeters, WorkerMeters,
 };
+pub use process::open_descriptors;
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
 pub use redact::{redact_field, redact_query};
 pub use registry::{CacheDiskStanding, CacheStanding, Registry, Series, SourceStanding};

@@ -27,7 +27,7 @@ pub(crate) struct ProcessFigures {
 impl ProcessFigures {
     /// Reads all figures: three small files and one directory.
     pub(crate) fn read() -> Self {
-        let mut figures = Self { open_fds: open_fds(), ..Self::default() };
+        let mut figures = Self { open_fds: open_descriptors(), ..Self::default() };
         figures.max_fds = getrlimit(Resource::Nofile).current;
         if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
             figures.take_stat(&stat);
@@ -75,7 +75,7 @@ impl ProcessFigures {
 
 /// Open descriptors. Since Linux 6.2 the size of the directory is their number; before, they are
 /// counted one by one, less the one that does the counting.
-fn open_fds() -> Option<u64> {
+pub fn open_descriptors() -> Option<u64> {
     let path = "/proc/self/fd";
     match fs::metadata(path).ok()?.len() {
         0 => Some((fs::read_dir(path).ok()?.count() as u64).saturating_sub(1)),

@@ -14,7 +14,6 @@ use super::service_monitor::ServiceMonitor;
 use super::upgrade::Wishes;
 use crate::operator_log::notice;
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -35,7 +34,7 @@ use thalweg_discovery::Sources;
 use thalweg_net::allocator::tidy_up;
 use thalweg_observe::WebhookPolicy;
 use thalweg_observe::exposition::Form;
-use thalweg_observe::{Registry, Series};
+use thalweg_observe::{Registry, Series, open_descriptors};
 use thalweg_proxy::explain::{Explanation, Question, Unaskable};
 use thalweg_proxy::{Plan, Purge, StartError, WorkerPool};
 use thalweg_upstream::EndpointSet;
@@ -354,7 +353,7 @@ impl Control for Shared {
             },
             requests_active: self.worker_pool.active() as u64,
             descriptors: DescriptorStatus {
-                used: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64),
+                used: open_descriptors(),
                 limit: self.worker_pool.budget().descriptors as u64,
             },
             services: ServicesSummary::of(&self.list_services().services),
@@ -367,9 +366,8 @@ impl Control for Shared {
         let (budget, meters) = (self.worker_pool.budget(), self.registry.budget());
         let of =
             |used: Option<usize>, max: usize| Usage { used: used.map(|used| used as u64), max: max as u64 };
-        let descriptors = fs::read_dir("/proc/self/fd").ok().map(Iterator::count);
         Limits {
-            descriptors: of(descriptors, budget.descriptors),
+            descriptors: Usage { used: open_descriptors(), max: budget.descriptors as u64 },
             connections: of(Some(self.worker_pool.clients()), budget.connections),
             upstream_connections: of(None, budget.upstream_connections),
             requests: of(Some(self.worker_pool.active()), budget.in_flight),
