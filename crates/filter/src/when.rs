@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use thalweg_route::PathPattern;
+use thalweg_http::octet;
+use thalweg_route::{HostPattern, PathPattern};
 use thalweg_route::value::Regex;
 
 /// A value, or a list of them.
@@ -73,6 +74,9 @@ impl<T> OneOrManySpec<T> {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WhenSpec {
+    /// Hosts as those of routes: `example.com`, `*.example.com`; one must match.
+    #[schemars(extend("x-default-words" = "all"))]
+    host: Option<OneOrManySpec<String>>,
     /// Patterns of paths as those of routes: `/api/*`, `/users/{id}`; one must match.
     #[schemars(extend("x-default-words" = "all"))]
     path: Option<OneOrManySpec<String>>,
@@ -80,7 +84,7 @@ pub struct WhenSpec {
     #[schemars(extend("x-default-words" = "all"))]
     method: Option<OneOrManySpec<String>>,
     /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the
-    /// whole value; each must match.
+    /// whole value; each must match. For the host there is `host`.
     #[schemars(extend("x-default-words" = "all"))]
     header: Option<BTreeMap<String, String>>,
     /// Networks of clients, `10.0.0.0/8`; one must match.
@@ -138,6 +142,7 @@ impl StatusSpec {
 /// A compiled condition.
 #[derive(Debug, Default)]
 pub struct When {
+    hosts: Vec<HostPattern>,
     paths: Vec<PathPattern>,
     methods: Vec<Box<str>>,
     headers: Vec<(Box<str>, ValueTest)>,
@@ -174,6 +179,10 @@ impl WhenSpec {
     pub fn build(&self) -> Result<When, String> {
         let mut when = When::default();
         let mut words = Vec::new();
+        for host in list(self.host.as_ref()) {
+            when.hosts.push(HostPattern::parse(host)?);
+            words.push(host.clone());
+        }
         for path in list(self.path.as_ref()) {
             when.paths.push(match path.strip_prefix('~') {
                 Some(regex) => PathPattern::regex(regex)?,
@@ -189,6 +198,12 @@ impl WhenSpec {
             words.push(method.clone());
         }
         for (name, value) in self.header.iter().flatten() {
+            if name.is_empty() || octet::token_len(name.as_bytes()) != name.len() {
+                return Err(format!("`{name}` is not the name of a header"));
+            }
+            if name.eq_ignore_ascii_case("host") {
+                return Err("the host is matched by `host`, not by a header; write `host: …` under `when`".into());
+            }
             when.headers.push((name.as_str().into(), ValueTest::parse(value)?));
             words.push(format!("{name}: {value}"));
         }
@@ -207,8 +222,8 @@ impl WhenSpec {
         }
         if words.is_empty() {
             return Err(
-                "`when` says nothing; write `path`, `method`, `header`, `client`, `user`, `claim`, `status` or \
-                 `content_type`"
+                "`when` says nothing; write `host`, `path`, `method`, `header`, `client`, `user`, `claim`, `status` \
+                 or `content_type`"
                     .into(),
             );
         }
@@ -250,6 +265,7 @@ impl When {
     /// Whether a request fits.
     pub fn fits_request(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         one(&self.paths, |pattern| pattern.matches(facts.path))
+            && one(&self.hosts, |pattern| pattern.matches(facts.host))
             && one(&self.methods, |method| method.as_bytes() == facts.method)
             && one(&self.clients, |network| network.contains(&facts.client_ip))
             && self.headers.iter().all(|(name, test)| fields.values(name).any(|value| test.fits(value)))
@@ -348,6 +364,19 @@ mod tests {
     }
 
     #[test]
+    fn hosts_fit_as_those_of_routes() {
+        let fits = |host: &str| {
+            let when = when(|spec| spec.host = Some(OneOrManySpec::One(host.into())));
+            assert_eq!(when.to_string(), host);
+            when.fits_request(&facts("/"), FieldView::default())
+        };
+        let host = String::from_utf8(facts("/").host.to_vec()).unwrap();
+        let (_, parent) = host.split_once('.').unwrap();
+        assert!(fits(&host) && fits(&format!("*.{parent}")) && fits("*"));
+        assert!(!fits("other.example") && !fits(&format!("*.{host}")));
+    }
+
+    #[test]
     fn clients_fit_by_what_was_verified_of_them() {
         let claims = r#"{"plan": "gold", "groups": ["ops", "dev"], "a": {"b": 7}}"#;
         let ada = Identity { claims: serde_json::from_str(claims).unwrap(), ..Identity::new("jwt", "ada") };
@@ -388,6 +417,12 @@ mod tests {
             spec.build().unwrap_err()
         };
         assert!(error(|_| {}).contains("says nothing"));
+        let header = |name: &str| {
+            let header = Some([(name.to_owned(), "x".to_owned())].into());
+            WhenSpec { header, ..WhenSpec::default() }.build().unwrap_err()
+        };
+        assert!(header("Host").contains("`host`") && header("a b").contains("not the name"));
+        assert!(error(|spec| spec.host = Some(OneOrManySpec::One("a..b".into()))).contains("a..b"));
         assert!(error(|spec| spec.method = Some(OneOrManySpec::One("get".into()))).contains("capitals"));
         assert!(error(|spec| spec.client = Some(OneOrManySpec::One("x".into()))).contains("network"));
         assert!(
