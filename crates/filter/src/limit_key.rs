@@ -1,9 +1,10 @@
 //! What `rate_limit` and `concurrency` count by: `key: client_ip`, `key: { header: X-Tenant }`, or several together.
 
 use crate::request::Values;
+use crate::shape::one_key;
 use crate::template::{Escape, Template, TemplateSpec, parameter};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer, StrDeserializer};
+use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
@@ -102,7 +103,7 @@ impl<'de> Visitor<'de> for PartByShape {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<KeyPartSpec, A::Error> {
-        KeyPartSpec::deserialize(MapAccessDeserializer::new(map))
+        one_key(map)
     }
 }
 
@@ -447,6 +448,10 @@ mod tests {
         ] {
             let error = built::<KeySpec>(json).build(&built(prefix), "test").unwrap_err();
             assert!(error.contains(part), "{json}: {error}");
+        }
+        for json in [r#"{"query": "k", "header": "x"}"#, r#"[{"query": "k", "header": "x"}]"#] {
+            let error = serde_json::from_str::<KeySpec>(json).unwrap_err().to_string();
+            assert!(error.contains("`header` is one key too many"), "{error}");
         }
         let error = serde_json::from_str::<KeySpec>(r#""client-ip""#).unwrap_err().to_string();
         assert!(error.contains("client_ip"), "{error}");

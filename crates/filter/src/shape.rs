@@ -3,6 +3,9 @@
 //! serde's `untagged` reads everything into a value of its own first and tries the forms one after the other: a mistake
 //! within a map would be one of the whole, and its place and the right words would be lost.
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Error as _, MapAccess};
+
 /// Makes a type with these forms readable: what has the shape becomes the variant. Shapes: `text`, `number`, `switch`,
 /// `map`.
 macro_rules! by_shape {
@@ -51,6 +54,21 @@ macro_rules! by_shape {
 }
 
 pub(crate) use by_shape;
+
+/// An enumeration of which a map with one key is written. What serde reads of such a map is its first key only: another
+/// one would be ignored without a word.
+///
+/// # Errors
+/// It is no variant, or there is another key.
+pub(crate) fn one_key<'de, T: Deserialize<'de>, A: MapAccess<'de>>(mut map: A) -> Result<T, A::Error> {
+    let value = T::deserialize(MapAccessDeserializer::new(&mut map))?;
+    match map.next_key::<String>()? {
+        None => Ok(value),
+        Some(other) => Err(A::Error::custom(format!(
+            "`{other}` is one key too many; several stand in a list, each as a map of its own"
+        ))),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -14,8 +14,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use thalweg_http::octet;
-use thalweg_route::{HostPattern, PathPattern};
 use thalweg_route::value::Regex;
+use thalweg_route::{HostPattern, PathPattern};
 
 /// A value, or a list of them.
 #[derive(Clone, Debug, JsonSchema)]
@@ -202,7 +202,9 @@ impl WhenSpec {
                 return Err(format!("`{name}` is not the name of a header"));
             }
             if name.eq_ignore_ascii_case("host") {
-                return Err("the host is matched by `host`, not by a header; write `host: …` under `when`".into());
+                return Err(
+                    "the host is matched by `host`, not by a header; write `host: …` under `when`".into()
+                );
             }
             when.headers.push((name.as_str().into(), ValueTest::parse(value)?));
             words.push(format!("{name}: {value}"));

@@ -1,10 +1,11 @@
 //! How networks, lists and the like are written, in `access`, in `lists` and at listeners.
 
+use crate::shape::one_key;
 use crate::when::{When, WhenSpec};
 use crate::{ConfigFiles, OneOrManySpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -307,8 +308,7 @@ impl<'de> Deserialize<'de> for MembersSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MembersSpec, A::Error> {
-                let kind = KindSpec::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(MembersSpec(vec![MemberSpec::Kind(kind)]))
+                Ok(MembersSpec(vec![MemberSpec::Kind(one_key(map)?)]))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<MembersSpec, A::Error> {
@@ -336,7 +336,7 @@ impl<'de> Deserialize<'de> for MemberSpec {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MemberSpec, A::Error> {
-                KindSpec::deserialize(MapAccessDeserializer::new(map)).map(MemberSpec::Kind)
+                one_key(map).map(MemberSpec::Kind)
             }
         }
 

@@ -152,4 +152,8 @@ fn what_is_wrong_is_said_with_the_remedy() {
     for json in [r#"{"deny": 7}"#, r#"{"deny": {"nothing": 1}}"#, r#"{"deny": [{"file": 1}]}"#] {
         assert!(serde_json::from_str::<AccessSpec>(json).is_err(), "{json}");
     }
+    for json in [r#"{"deny": {"asn": 1, "path": "/x"}}"#, r#"{"deny": [{"asn": 1, "path": "/x"}]}"#] {
+        let error = serde_json::from_str::<AccessSpec>(json).unwrap_err().to_string();
+        assert!(error.contains("`path` is one key too many"), "{json}: {error}");
+    }
 }
