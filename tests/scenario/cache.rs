@@ -7,6 +7,7 @@
 mod collapsing;
 mod cuts;
 mod deception;
+mod large;
 mod parts;
 mod purges;
 mod reuse;

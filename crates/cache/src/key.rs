@@ -215,6 +215,16 @@ impl Key {
         if self.bytes.len() > MOST_KEY { Err(KeyTooLong) } else { Ok(()) }
     }
 
+    /// Marks what clients that are verified share because the configuration lets them: where it does so no more, nothing
+    /// of it is found.
+    ///
+    /// # Errors
+    /// It is too long.
+    pub fn add_shared(&mut self) -> Result<(), KeyTooLong> {
+        self.bytes.push(b'v');
+        if self.bytes.len() > MOST_KEY { Err(KeyTooLong) } else { Ok(()) }
+    }
+
     fn write_url(&mut self, rule: &KeyRule, url: &Url<'_>) {
         let out = &mut self.bytes;
         write_part(rule.space.as_bytes(), out);

@@ -101,6 +101,17 @@ pub(crate) fn assess(
     Ok(Storable { freshness, vary, part })
 }
 
+/// Whether a response that was stored with another policy, perhaps, would be stored with this one. What its request was
+/// is not known.
+pub(crate) fn is_still_stored(policy: &Policy, response: &Response<'_>, freshness: &Freshness) -> bool {
+    let request = Request::read(Method::Get, false, std::iter::empty());
+    let is_refused = response.has_set_cookie && policy.set_cookie != SetCookie::Store;
+    !is_refused
+        && status_allows(response).is_ok()
+        && directives_allow(policy, &request, response).is_ok()
+        && is_of_use(policy, &request, response, freshness).is_ok()
+}
+
 fn request_allows(policy: &Policy, request: &Request<'_>) -> Result<(), NotStored> {
     match request.method {
         Method::Get if request.has_body && !policy.is_per_client() => return Err(NotStored::RequestBody),

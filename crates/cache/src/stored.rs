@@ -8,7 +8,7 @@ use crate::policy::{Policy, SetCookie};
 use crate::range::ContentRange;
 use crate::request::{FieldLines, Request};
 use crate::response::{GOVERNING, Response, listed_fields, values};
-use crate::storable::{NotStored, assess};
+use crate::storable::{NotStored, assess, is_still_stored};
 use crate::time::{UnixMillis, write_http_date};
 use crate::validators::EntityTag;
 use crate::vary::Vary;
@@ -122,19 +122,18 @@ impl StoredHead {
         let times = (saved.received, saved.received);
         let response = Response::read(policy, saved.status, times, split_lines(saved.lines));
         let vary = Vary::read(split_lines(saved.lines));
-        let is_refused = response.directives.broken
-            || (response.directives.private && !policy.is_per_client())
-            || (response.has_set_cookie && policy.set_cookie != SetCookie::Store)
+        // Whether a request with a cookie has caused it is not saved.
+        let freshness = Freshness::of(policy, &response).without_heuristics();
+        let freshness = Freshness { initial_age: saved.initial_age, ..freshness };
+        let is_refused = !is_still_stored(policy, &response, &freshness)
             || vary == Vary::Everything
             || (saved.status == 206) != saved.part.is_some();
         if is_refused || !saved.lines.ends_with(b"\r\n") {
             return None;
         }
-        // Whether a request with a cookie has caused it is not saved.
-        let freshness = Freshness::of(policy, &response).without_heuristics();
         Some(Self {
             status: saved.status,
-            freshness: Freshness { initial_age: saved.initial_age, ..freshness },
+            freshness,
             vary,
             date: freshness::date(&response),
             last_modified: response.last_modified,

@@ -3,7 +3,7 @@
 //! Everything goes through the descriptor of the directory, and no link is followed: what somebody puts into the place
 //! of a file of ours is left alone. Files that are not ours are neither read nor removed.
 
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -18,6 +18,8 @@ pub(crate) const STATE: &str = "state";
 pub(crate) const NEXT_STATE: &str = "state.next";
 /// What the names of segments end with.
 const SEGMENT: &str = ".segment";
+/// What the names of files end with that are to become segments.
+const GROWTH: &str = ".growth";
 /// May be in the root of a file system.
 const LOST: &[u8] = b"lost+found";
 
@@ -97,6 +99,44 @@ impl Directory {
         self.remove(&name_of(number))
     }
 
+    /// Makes a file that is to become a segment.
+    pub(crate) fn create_growth(&self, number: u32) -> Result<File, Errno> {
+        self.create(&growth_name(number))
+    }
+
+    /// It becomes the segment with this number, whose place is free.
+    pub(crate) fn finish_growth(&self, number: u32, segment: u32) -> Result<(), Errno> {
+        let (from, to) = (growth_name(number), name_of(segment));
+        match fs::renameat_with(&self.dir, &*from, &self.dir, &*to, RenameFlags::NOREPLACE) {
+            // Some file systems cannot do it in one step.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                match fs::statat(&self.dir, &*to, AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(Errno::NOENT) => self.rename(&from, &to),
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(errno) => Err(errno),
+                }
+            }
+            done => done,
+        }
+    }
+
+    pub(crate) fn remove_growth(&self, number: u32) -> Result<(), Errno> {
+        self.remove(&growth_name(number))
+    }
+
+    /// Removes files that were to become segments when a process ended.
+    pub(crate) fn remove_growths(&self) -> Result<(), Errno> {
+        for entry in Dir::read_from(&self.dir)? {
+            let entry = entry?;
+            let number = entry.file_name().to_str().ok().and_then(|name| numbered(name, GROWTH));
+            let Some(name) = number.map(growth_name) else { continue };
+            if self.open_ours(&name, OFlags::RDONLY).is_ok() {
+                self.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn create(&self, name: &str) -> Result<File, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR).map(File::from)
@@ -166,9 +206,19 @@ fn name_of(number: u32) -> String {
     format!("{number:08x}{SEGMENT}")
 }
 
+fn growth_name(number: u32) -> String {
+    format!("{number:08x}{GROWTH}")
+}
+
 fn number_of(name: &str) -> Option<u32> {
-    let number = u32::from_str_radix(name.strip_suffix(SEGMENT)?, 16).ok()?;
-    (name_of(number) == name).then_some(number)
+    numbered(name, SEGMENT)
+}
+
+/// The number that a name with this end has.
+fn numbered(name: &str, end: &str) -> Option<u32> {
+    let digits = name.strip_suffix(end)?;
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    (format!("{number:08x}") == digits).then_some(number)
 }
 
 /// What the operating system calls it.
@@ -225,5 +275,25 @@ mod tests {
         assert!((1..4).all(|number| directory.segment(number, false).is_err()));
         assert_eq!(directory.create_segment(1).unwrap_err(), Errno::EXIST);
         assert_eq!(std::fs::read(other.join("letter")).unwrap(), b"dear");
+    }
+
+    #[test]
+    fn what_is_unfinished_becomes_a_segment_or_goes() {
+        let folder = Folder::new();
+        let path = folder.path().join("cache");
+        let directory = Directory::open(&path).unwrap();
+        for number in [1, 2, 3] {
+            drop(directory.create_growth(number).unwrap());
+        }
+        std::fs::write(path.join("4.growth"), "x").unwrap();
+        symlink(folder.path().join("letter"), path.join("00000005.growth")).unwrap();
+        directory.finish_growth(1, 7).unwrap();
+        assert_eq!(directory.finish_growth(2, 7), Err(Errno::EXIST));
+        assert_eq!(directory.segments(), Ok(vec![(7, 0)]));
+        directory.remove_growths().unwrap();
+        let mut left: Vec<_> =
+            std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["00000005.growth", "00000007.segment", "4.growth", "lock"]);
     }
 }

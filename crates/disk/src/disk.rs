@@ -2,6 +2,7 @@
 
 use crate::ban::{Selection, Which};
 use crate::counters::{Counts, add};
+use crate::growth::Tier;
 use crate::load::{Load, Place, read_loads};
 use crate::settings::{MOST_QUEUED, MOST_QUEUED_BYTES, Settings};
 use crate::shared::{Condition, Put, Say, Shared, Ticket, lock};
@@ -13,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 use thalweg_cache::request::FieldLines;
 use thalweg_cache::{Key, Policy};
-use thalweg_store::{How, Object, Select};
+use thalweg_store::{How, Object, Select, Spills};
 
 /// A store on a disk. A clone is another handle of it; the last one that is dropped closes it.
 #[derive(Clone)]
@@ -64,7 +65,9 @@ impl Disk {
     /// case: the disk never has an older one than memory had.
     pub fn put(&self, object: &Arc<Object>, ticket: Ticket) -> bool {
         let shared = self.shared();
-        let is_queued = self.replace(object, ticket).is_some_and(|ticket| self.queue(object, ticket));
+        let name = (object.key(), object.url(), object.variant());
+        let replaced = shared.replace(name, &object.head().vary, ticket);
+        let is_queued = replaced.is_some_and(|ticket| self.queue(object, ticket));
         if is_queued {
             shared.has_tasks.notify_one();
         } else {
@@ -73,27 +76,10 @@ impl Disk {
         is_queued
     }
 
-    /// Removes what is stored in the place of an object; `None`: it was removed itself.
-    fn replace(&self, object: &Arc<Object>, mut ticket: Ticket) -> Option<Ticket> {
-        let shared = self.shared();
-        let hashes = shared.index.hashes(object.key(), object.url());
-        // Noted first: it may be found, or be written, just now.
-        let is_unread = shared.is_unread.load(Ordering::Acquire);
-        let is_written = || {
-            let tasks = lock(&shared.tasks);
-            !tasks.is_idle || !tasks.puts.is_empty()
-        };
-        if is_unread || is_written() {
-            let mut removals = lock(&shared.removals);
-            if removals.concern(ticket.removals, &hashes.both()) {
-                return None;
-            }
-            let of = if is_unread { hashes.key } else { shared.index.same(hashes.key, object.variant()) };
-            removals.note(of);
-            ticket.removals = removals.last();
-        }
-        shared.mark(&shared.index.take_same(hashes.key, &object.head().vary, object.variant()));
-        Some(ticket)
+    /// The disk as the place of responses that are too large for memory, and are written while they come; `ticket` as
+    /// for [`Self::put`].
+    pub fn tier(&self, ticket: Ticket) -> Box<dyn Spills> {
+        Box::new(Tier { disk: self.clone(), ticket })
     }
 
     fn queue(&self, object: &Arc<Object>, ticket: Ticket) -> bool {
@@ -233,7 +219,7 @@ impl Disk {
         shared.wait_until(most, |tasks| tasks.is_over)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
     }
 }

@@ -17,6 +17,9 @@
 //!     // been found in memory. Otherwise `loaded.head` decides, and the body comes from `load.poll_piece`.
 //! }
 //!
+//! // What is too large for memory is written while it comes.
+//! lead.spill_to(disk.tier(ticket));
+//!
 //! // What is removed from memory is removed here, here first.
 //! disk.remove_url(key.url());
 //! disk.purge(&select, how);                                 // waits for the disk: not on a worker
@@ -55,6 +58,9 @@ mod state;
 mod index;
 mod shared;
 
+mod growth;
+
+mod grow;
 mod log;
 mod scan;
 mod writer;

@@ -1,13 +1,15 @@
 //! Loads: an object is read by a thread for reading, and given to the task that asked, chunk by chunk.
 //!
 //! A chunk is given out after its checksum was right. Some are read ahead; then the load rests until the task has taken
-//! them, so that a slow client holds two chunks and no thread. Who waits is woken outside of locks.
+//! them, so that a slow client holds two chunks and no thread. Who waits is woken outside of locks. What is still being
+//! written is read the same way, up to what was written when the load began.
 
 use crate::ban::{Verdict, judge};
 use crate::counters::add;
 use crate::index::{Hashes, Slot};
+use crate::log::FIRST;
 use crate::record::{At, HEADER, Header, Meta, SUM};
-use crate::settings::{AHEAD, MOST_LOADS};
+use crate::settings::{AHEAD, AHEAD_OF_GROWTH, MOST_GROWTH_LOADS, MOST_LOADS, STALL_CHECK};
 use crate::shared::{Shared, Ticket, lock};
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,8 +19,9 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use thalweg_cache::{Key, Policy, Saved, StoredHead, UnixMillis};
-use thalweg_store::{Body, CHUNK, Chunk, Object, Piece, Store, make_stale};
+use std::time::Instant;
+use thalweg_cache::{Key, Policy, Saved, StoredHead, UnixMillis, Vary};
+use thalweg_store::{Body, Broken, CHUNK, Chunk, Object, Piece, SpillRead, Store, make_stale};
 
 /// What is read at first: most heads, and a chunk.
 const FIRST_READ: usize = HEADER + 8 * 1024 + CHUNK + SUM;
@@ -93,6 +96,8 @@ pub(crate) struct Loading {
     /// Key and variant that it must have.
     name: Box<[u8]>,
     key: usize,
+    /// Chunks that are read ahead.
+    ahead: usize,
     state: Mutex<State>,
 }
 
@@ -121,10 +126,10 @@ impl State {
     }
 
     /// The chunk that is to be read next.
-    fn next(&self) -> Option<u64> {
+    fn next(&self, ahead: usize) -> Option<u64> {
         let next = self.first + self.chunks.len() as u64;
         let has_more = self.raw().is_some_and(|raw| next < raw.header.chunks());
-        (has_more && !self.is_damaged && !self.is_gone && self.chunks.len() < AHEAD).then_some(next)
+        (has_more && !self.is_damaged && !self.is_gone && self.chunks.len() < ahead).then_some(next)
     }
 }
 
@@ -133,6 +138,8 @@ pub struct Load {
     shared: Arc<Shared>,
     loading: Arc<Loading>,
     position: u64,
+    /// What it reads is still being written.
+    is_of_growth: bool,
 }
 
 impl fmt::Debug for Load {
@@ -153,10 +160,36 @@ impl Load {
         }
         let state = State { is_queued: true, ..State::default() };
         let name = [key.bytes(), variant].concat().into();
-        let loading = Loading { place, name, key: key.bytes().len(), state: Mutex::new(state) };
-        let load = Self { shared: shared.clone(), loading: Arc::new(loading), position: 0 };
+        let loading = Loading { place, name, key: key.bytes().len(), ahead: AHEAD, state: Mutex::new(state) };
+        let load =
+            Self { shared: shared.clone(), loading: Arc::new(loading), position: 0, is_of_growth: false };
         load.queue();
         Some(load)
+    }
+
+    /// One of what is written of an unfinished body, from this byte on; `None`: there are too many.
+    pub(crate) fn of_growth(
+        shared: &Arc<Shared>,
+        (file, header, meta): (Arc<File>, Header, Meta<Box<[u8]>>),
+        position: u64,
+    ) -> Option<Self> {
+        let before = shared.growth_loading.fetch_add(1, Ordering::AcqRel);
+        let hashes = shared.index.hashes(meta.key(), meta.url());
+        // In no segment: nothing is removed where it is damaged.
+        let slot = shared.index.slot((0, FIRST, header.record()), &Vary::Nothing, b"");
+        let place = slot.map(|slot| Place { hashes, slot, ticket: Ticket::default() });
+        // Once the store closes, nobody is left to read.
+        let may = before < MOST_GROWTH_LOADS && !shared.is_closing();
+        let Some(place) = place.filter(|_| may) else {
+            shared.growth_loading.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        };
+        let head = Head::Read(Arc::new(Raw { header, meta, stale_from: None }));
+        let first = position / CHUNK as u64;
+        let state = State { head, file: Some(file), first, ..State::default() };
+        let (name, key, ahead) = (Box::default(), 0, AHEAD_OF_GROWTH);
+        let loading = Loading { place, name, key, ahead, state: Mutex::new(state) };
+        Some(Self { shared: shared.clone(), loading: Arc::new(loading), position, is_of_growth: true })
     }
 
     /// Waits for the head; `None`: the object is not there, or is damaged, or would not be stored with this policy.
@@ -250,7 +283,8 @@ impl Load {
             Some(_) => None,
             None => state.waker.replace(context.waker().clone()),
         };
-        let is_new = state.next().is_some() && !std::mem::replace(&mut state.is_queued, true);
+        let is_new =
+            state.next(self.loading.ahead).is_some() && !std::mem::replace(&mut state.is_queued, true);
         drop(state);
         drop(old);
         if is_new {
@@ -279,29 +313,62 @@ impl Drop for Load {
         let gone = (std::mem::take(&mut state.chunks), state.file.take(), state.waker.take());
         drop(state);
         drop(gone);
-        self.shared.loading.fetch_sub(1, Ordering::AcqRel);
+        match self.is_of_growth {
+            true => self.shared.growth_loading.fetch_sub(1, Ordering::AcqRel),
+            false => self.shared.loading.fetch_sub(1, Ordering::AcqRel),
+        };
         if self.shared.is_closing() {
             self.shared.wake_readers();
         }
     }
 }
 
-/// Runs a thread for reading until the store is closed and all loads are over.
+impl SpillRead for Load {
+    fn poll_piece(&mut self, context: &Context<'_>) -> Poll<Result<Option<Piece>, Broken>> {
+        Load::poll_piece(self, context).map_err(|Damaged| Broken::Damaged)
+    }
+}
+
+/// Runs a thread for reading until the store is closed and all loads are over. Beside that it looks whether the disk
+/// hangs under those who wait for it to write.
 pub(crate) fn read_loads(shared: &Shared) {
-    let mut buffer = vec![0; FIRST_READ];
+    let (mut buffer, mut looked) = (vec![0; FIRST_READ], Instant::now());
     loop {
-        let mut loads = lock(&shared.loads);
-        let loading = loop {
-            if let Some(loading) = loads.pop_front() {
-                break loading;
-            }
-            if shared.is_closing() && shared.loading.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            loads = shared.has_loads.wait(loads).unwrap_or_else(PoisonError::into_inner);
-        };
-        drop(loads);
-        loading.advance(shared, &mut buffer);
+        if shared.growing.load(Ordering::Acquire) > 0 && looked.elapsed() >= STALL_CHECK {
+            shared.end_stalled();
+            looked = Instant::now();
+        }
+        match next(shared) {
+            Next::Load(loading) => loading.advance(shared, &mut buffer),
+            Next::Look => {}
+            Next::Over => return,
+        }
+    }
+}
+
+/// What a thread for reading does next.
+enum Next {
+    Load(Arc<Loading>),
+    /// Time has gone by.
+    Look,
+    Over,
+}
+
+fn next(shared: &Shared) -> Next {
+    let mut loads = lock(&shared.loads);
+    loop {
+        if let Some(loading) = loads.pop_front() {
+            return Next::Load(loading);
+        }
+        let loading = shared.loading.load(Ordering::Acquire) + shared.growth_loading.load(Ordering::Acquire);
+        if shared.is_closing() && loading == 0 {
+            return Next::Over;
+        }
+        if shared.growing.load(Ordering::Acquire) > 0 {
+            drop(shared.has_loads.wait_timeout(loads, STALL_CHECK));
+            return Next::Look;
+        }
+        loads = shared.has_loads.wait(loads).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
@@ -349,7 +416,8 @@ impl Loading {
         }
         loop {
             let mut state = lock(&self.state);
-            let (Some(number), Some(raw), Some(file)) = (state.next(), state.raw(), state.file.clone())
+            let (Some(number), Some(raw), Some(file)) =
+                (state.next(self.ahead), state.raw(), state.file.clone())
             else {
                 state.is_queued = false;
                 return;

@@ -72,6 +72,8 @@ pub(crate) struct Log {
     active: Option<Active>,
     /// Bytes of all but that one.
     closed: u64,
+    /// Bytes of files that are not segments yet.
+    pub(crate) unfinished: u64,
     next: u32,
     nonces: u64,
     /// Segments in which something was changed that is not on the disk yet.
@@ -97,6 +99,7 @@ impl Log {
             unread: unread.into(),
             active: None,
             closed: 0,
+            unfinished: 0,
             next,
             nonces,
             dirty: BTreeSet::new(),
@@ -108,7 +111,7 @@ impl Log {
 
     /// Bytes on the disk.
     pub(crate) fn bytes(&self) -> u64 {
-        self.closed + self.active.as_ref().map_or(0, |active| blocks(active.end()))
+        self.closed + self.unfinished + self.active.as_ref().map_or(0, |active| blocks(active.end()))
     }
 
     /// Counts anew after segments have come or gone.
@@ -311,12 +314,17 @@ impl Log {
         Ok(())
     }
 
-    fn open_next(&mut self) -> io::Result<()> {
+    /// The number of the next segment.
+    pub(crate) fn take_number(&mut self) -> io::Result<u32> {
         let number = self.next;
-        let file = self.directory.create_segment(number);
-        // Something may stand in its place that is not ours.
+        // Where making it fails, something may stand in its place that is not ours.
         self.next = number.checked_add(1).ok_or(io::ErrorKind::StorageFull)?;
-        let file = file?;
+        Ok(number)
+    }
+
+    fn open_next(&mut self) -> io::Result<()> {
+        let number = self.take_number()?;
+        let file = self.directory.create_segment(number)?;
         let buffer = front(self.instance, number).to_vec();
         let active =
             Active { file, number, flushed: 0, committed: 0, buffer, keys: Vec::new(), written: Vec::new() };
@@ -325,7 +333,8 @@ impl Log {
     }
 }
 
-fn blocks(bytes: u64) -> u64 {
+/// What a file of this length takes of the disk.
+pub(crate) fn blocks(bytes: u64) -> u64 {
     bytes.next_multiple_of(BLOCK)
 }
 

@@ -141,7 +141,9 @@ impl Writer {
         if let Some(number) = sweep.numbers.pop() {
             return self.sweep_segment(number);
         }
-        self.shared.bans.forget(sweep.upto);
+        let upto = sweep.upto;
+        self.shared.judge_growths(upto);
+        self.shared.bans.forget(upto);
         (self.sweep, self.swept) = (None, Instant::now());
         self.write_state();
         Ok(())

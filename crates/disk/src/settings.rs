@@ -15,6 +15,18 @@ pub const MOST_LOADS: usize = 1024;
 pub const MOST_READERS: usize = 64;
 /// Chunks that a load reads ahead of the client.
 pub(crate) const AHEAD: usize = 2;
+/// The same of one that reads what is still being written.
+pub(crate) const AHEAD_OF_GROWTH: usize = 1;
+/// Responses that are written while they come, at one time.
+pub(crate) const MOST_GROWTHS: usize = 64;
+/// Loads of them at one time.
+pub(crate) const MOST_GROWTH_LOADS: usize = 1024;
+/// Chunks of one that are written at once.
+pub(crate) const WRITTEN_AT_ONCE: usize = 8;
+/// Where nothing is written of one for so long, it is not stored.
+pub(crate) const STALLED: Duration = Duration::from_secs(2);
+/// How often is looked for that.
+pub(crate) const STALL_CHECK: Duration = Duration::from_millis(500);
 /// For so long nothing is written after the disk was full or failed.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 /// A limit that was lowered because the disk was full is tried again after this.

@@ -3,6 +3,7 @@
 use crate::ban::{Bans, Which};
 use crate::counters::{Counters, add};
 use crate::directory::Directory;
+use crate::growth::Growth;
 use crate::index::{Index, Slot};
 use crate::load::Loading;
 use crate::removals::Removals;
@@ -10,8 +11,9 @@ use crate::settings::{MOST_BANS, Settings};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use thalweg_cache::Vary;
 use thalweg_core::Notice;
 use thalweg_store::{How, Object};
 
@@ -78,6 +80,8 @@ pub(crate) struct Tasks {
     pub(crate) marks: Vec<(u32, u64)>,
     /// Bans that are to be kept.
     pub(crate) bans: Vec<Arc<crate::ban::Ban>>,
+    /// Responses of which something is to be written while they come; each stands here once.
+    pub(crate) growths: VecDeque<Arc<Growth>>,
     /// The number of the last ban that is on the disk.
     pub(crate) kept_bans: u64,
     /// The directory is open: bans are kept.
@@ -88,6 +92,14 @@ pub(crate) struct Tasks {
     pub(crate) is_idle: bool,
     /// The writing thread has ended.
     pub(crate) is_over: bool,
+}
+
+impl Tasks {
+    /// Whether somebody wants something done.
+    pub(crate) fn has_some(&self) -> bool {
+        let has_puts = !self.puts.is_empty() || !self.growths.is_empty();
+        has_puts || !self.bans.is_empty() || !self.marks.is_empty()
+    }
 }
 
 /// What is shared.
@@ -107,6 +119,12 @@ pub(crate) struct Shared {
     pub(crate) has_loads: Condvar,
     /// Loads that there are.
     pub(crate) loading: AtomicUsize,
+    /// Loads of growths that there are.
+    pub(crate) growth_loading: AtomicUsize,
+    /// Responses that are written while they come.
+    pub(crate) growths: Mutex<Vec<Weak<Growth>>>,
+    /// How many these are, about.
+    pub(crate) growing: AtomicUsize,
     pub(crate) is_closing: AtomicBool,
     pub(crate) is_unread: AtomicBool,
     pub(crate) directory: OnceLock<Arc<Directory>>,
@@ -135,6 +153,9 @@ impl Shared {
             loads: Mutex::default(),
             has_loads: Condvar::new(),
             loading: AtomicUsize::new(0),
+            growth_loading: AtomicUsize::new(0),
+            growths: Mutex::default(),
+            growing: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             is_unread: AtomicBool::new(true),
             directory: OnceLock::new(),
@@ -211,6 +232,34 @@ impl Shared {
             tasks = self.has_done.wait_timeout(tasks, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// Removes what is stored in the place of an object that is to be written: of this key, URL and variant. The moment
+    /// from which on it is concerned itself; `None`: it was removed.
+    pub(crate) fn replace(
+        &self,
+        (key, url, variant): (&[u8], &[u8], &[u8]),
+        vary: &Vary,
+        mut ticket: Ticket,
+    ) -> Option<Ticket> {
+        let hashes = self.index.hashes(key, url);
+        // Noted first: it may be found, or be written, just now.
+        let is_unread = self.is_unread.load(Ordering::Acquire);
+        let is_written = || {
+            let tasks = lock(&self.tasks);
+            !tasks.is_idle || !tasks.puts.is_empty() || !tasks.growths.is_empty()
+        };
+        if is_unread || is_written() {
+            let mut removals = lock(&self.removals);
+            if removals.concern(ticket.removals, &hashes.both()) {
+                return None;
+            }
+            let of = if is_unread { hashes.key } else { self.index.same(hashes.key, variant) };
+            removals.note(of);
+            ticket.removals = removals.last();
+        }
+        self.mark(&self.index.take_same(hashes.key, vary, variant));
+        Some(ticket)
     }
 
     /// Objects were taken out of the index: their records are to be marked.

@@ -13,6 +13,7 @@ use thalweg_store::{CHUNK, How, Object, PathIs, Select};
 
 mod crash;
 mod damage;
+mod growth;
 mod model;
 mod room;
 

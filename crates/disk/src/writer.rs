@@ -7,6 +7,8 @@
 use crate::ban::{Ban, Bans, Verdict};
 use crate::counters::add;
 use crate::directory::{Directory, Refused, text_of};
+use crate::grow::Growing;
+use crate::growth::Growth;
 use crate::index::{Hashes, Slot};
 use crate::log::{Log, Records, Written};
 use crate::record::Header;
@@ -33,6 +35,8 @@ const MOST_TURNS: u32 = 8;
 pub(crate) fn run(shared: &Arc<Shared>) {
     if let Some(mut writer) = Writer::open(shared) {
         while writer.turn() {}
+        lock(&shared.tasks).is_open = false;
+        writer.end_growths();
         let _ = writer.log.sync();
         // Loads may go on for a while.
         writer.log.directory.release();
@@ -40,8 +44,18 @@ pub(crate) fn run(shared: &Arc<Shared>) {
     let mut tasks = lock(&shared.tasks);
     (tasks.is_over, tasks.is_open) = (true, false);
     tasks.puts.clear();
+    let growths = std::mem::take(&mut tasks.growths);
     drop(tasks);
+    drop(growths);
     shared.has_done.notify_all();
+}
+
+/// What is to be done in a turn.
+struct Turn {
+    bans: Vec<Arc<Ban>>,
+    marks: Vec<(u32, u64)>,
+    puts: VecDeque<Put>,
+    growths: Vec<Arc<Growth>>,
 }
 
 /// Writes the state with all bans.
@@ -57,10 +71,14 @@ pub(crate) struct Lost;
 pub(crate) struct Writer {
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: Log,
+    /// Responses that are written while they come.
+    pub(crate) growing: Vec<Growing>,
+    /// The number of the next of them.
+    pub(crate) grown: u32,
     state: State,
     /// The state file does not have all bans, or not the number of the last.
     is_behind: bool,
-    room: u64,
+    pub(crate) room: u64,
     lowered_until: Option<Instant>,
     paused_until: Option<Instant>,
     pub(crate) sweep: Option<Sweep>,
@@ -116,6 +134,7 @@ impl Writer {
             }
             directory.sync()?;
         }
+        directory.remove_growths()?;
         let instance = kept.as_ref().map_or_else(random, |(state, _)| state.instance);
         let log = Log::new(directory.clone(), (instance, random()), shared.settings.segment())?;
         let mut tasks = lock(&shared.tasks);
@@ -144,6 +163,8 @@ impl Writer {
         Ok(Self {
             shared: shared.clone(),
             log,
+            growing: Vec::new(),
+            grown: 0,
             state,
             is_behind: false,
             room: shared.settings.room(),
@@ -157,8 +178,8 @@ impl Writer {
 
     /// Does what there is to do; false: it is over.
     fn turn(&mut self) -> bool {
-        let Some((bans, marks, puts)) = self.take() else { return false };
-        match self.work(&bans, &marks, puts) {
+        let Some(turn) = self.take() else { return false };
+        match self.work(turn) {
             Ok(()) => true,
             Err(Lost) => {
                 self.shared.set_condition(Condition::Unusable);
@@ -171,22 +192,23 @@ impl Writer {
         }
     }
 
-    fn work(&mut self, bans: &[Arc<Ban>], marks: &[(u32, u64)], puts: VecDeque<Put>) -> Result<(), Lost> {
-        self.keep_bans(bans)?;
+    fn work(&mut self, turn: Turn) -> Result<(), Lost> {
+        let Turn { bans, marks, puts, growths } = turn;
+        self.keep_bans(&bans)?;
         for (segment, offset) in marks {
-            self.mark(*segment, *offset)?;
+            self.mark(segment, offset)?;
         }
         self.resume();
-        let count = puts.len() as u64;
-        if self.paused_until.is_some() || self.is_behind {
-            add(&self.shared.counters.not_written, count);
-        } else {
+        if self.may_write() {
             for put in puts {
                 self.put(&put)?;
             }
             let flushed = self.log.flush();
             self.settle(flushed)?;
+        } else {
+            add(&self.shared.counters.not_written, puts.len() as u64);
         }
+        self.write_growths(growths)?;
         if !self.read_next()? {
             self.sweep_next()?;
         }
@@ -204,12 +226,11 @@ impl Writer {
     }
 
     /// Takes what is to be done, and waits where that is nothing; `None`: the store is closed.
-    #[expect(clippy::type_complexity, reason = "three lists")]
-    fn take(&self) -> Option<(Vec<Arc<Ban>>, Vec<(u32, u64)>, VecDeque<Put>)> {
+    fn take(&self) -> Option<Turn> {
         let shared = &self.shared;
         let mut tasks = lock(&shared.tasks);
         loop {
-            let is_asked = !tasks.bans.is_empty() || !tasks.marks.is_empty() || !tasks.puts.is_empty();
+            let is_asked = tasks.has_some();
             let sweeps = self.sweep.is_some() || self.must_sweep(tasks.sweeps);
             if is_asked || sweeps || shared.is_unread.load(Ordering::Acquire) {
                 break;
@@ -232,13 +253,19 @@ impl Writer {
             tasks = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         tasks.is_idle = false;
-        if shared.is_closing() && tasks.bans.is_empty() && tasks.marks.is_empty() && tasks.puts.is_empty() {
+        if shared.is_closing() && !tasks.has_some() {
             return None;
         }
         let many = tasks.puts.len().min(AT_A_TIME);
         let puts: VecDeque<_> = tasks.puts.drain(..many).collect();
         tasks.put_bytes -= puts.iter().map(|put| put.object.body().len()).sum::<u64>();
-        Some((std::mem::take(&mut tasks.bans), std::mem::take(&mut tasks.marks), puts))
+        let (bans, marks) = (std::mem::take(&mut tasks.bans), std::mem::take(&mut tasks.marks));
+        Some(Turn { bans, marks, puts, growths: tasks.growths.drain(..).collect() })
+    }
+
+    /// Whether objects are written at all.
+    pub(crate) fn may_write(&self) -> bool {
+        self.paused_until.is_none() && !self.is_behind
     }
 
     pub(crate) fn must_sweep(&self, is_asked: bool) -> bool {
@@ -288,6 +315,7 @@ impl Writer {
         for number in numbers {
             self.remove_segment(number)?;
         }
+        self.end_growths();
         self.shared.bans.forget(self.shared.bans.last());
         self.sweep = None;
         Ok(())
@@ -384,16 +412,19 @@ impl Writer {
 
     /// Ends the segment that is written to, where it is long enough.
     fn end_long(&mut self) -> Result<(), Failure> {
-        if self.log.is_long() {
-            self.log.flush()?;
-            self.index_written().map_err(|Lost| Failure::Lost)?;
-            self.log.retire();
-        }
+        if self.log.is_long() { self.end_segment() } else { Ok(()) }
+    }
+
+    /// Ends the segment that is written to.
+    pub(crate) fn end_segment(&mut self) -> Result<(), Failure> {
+        self.log.flush()?;
+        self.index_written().map_err(|Lost| Failure::Lost)?;
+        self.log.retire();
         Ok(())
     }
 
     /// What was written can be found, and what could not be is forgotten.
-    fn settle(&mut self, written: io::Result<()>) -> Result<(), Lost> {
+    pub(crate) fn settle(&mut self, written: io::Result<()>) -> Result<(), Lost> {
         self.index_written()?;
         if let Err(error) = written {
             let lost = self.log.give_up();
@@ -412,18 +443,25 @@ impl Writer {
                 }
                 continue;
             }
-            for gone in shared.index.insert(hashes, slot) {
-                self.mark(gone.segment, gone.offset())?;
-            }
-            add(&shared.counters.written, 1);
-            self.note_success();
-            // After it can be found: a removal that comes now finds it.
-            let all = [hashes.key, hashes.url, slot.same(hashes.key)];
-            let is_removed = lock(&shared.removals).concern(removals, &all);
-            if is_removed && shared.index.take_at(hashes.key, &slot) {
-                add(&shared.counters.removed, 1);
-                self.mark(slot.segment, slot.offset())?;
-            }
+            self.index_new(hashes, slot, removals)?;
+        }
+        Ok(())
+    }
+
+    /// A record can be found, in the place of an earlier one, unless it was removed after the removal with this number.
+    pub(crate) fn index_new(&mut self, hashes: Hashes, slot: Slot, removals: u64) -> Result<(), Lost> {
+        let shared = self.shared.clone();
+        for gone in shared.index.insert(hashes, slot) {
+            self.mark(gone.segment, gone.offset())?;
+        }
+        add(&shared.counters.written, 1);
+        self.note_success();
+        // After it can be found: a removal that comes now finds it.
+        let all = [hashes.key, hashes.url, slot.same(hashes.key)];
+        let is_removed = lock(&shared.removals).concern(removals, &all);
+        if is_removed && shared.index.take_at(hashes.key, &slot) {
+            add(&shared.counters.removed, 1);
+            self.mark(slot.segment, slot.offset())?;
         }
         Ok(())
     }
@@ -473,7 +511,7 @@ impl Writer {
     }
 
     /// Lets segments go until there is room for so many bytes.
-    fn make_room(&mut self, bytes: u64) -> Result<(), Lost> {
+    pub(crate) fn make_room(&mut self, bytes: u64) -> Result<(), Lost> {
         let mut turns = 0;
         while self.log.bytes() + bytes > self.room {
             if let Some((number, _)) = self.log.unread.front().copied() {
@@ -568,7 +606,7 @@ impl Writer {
 }
 
 /// Why something is not written.
-enum Failure {
+pub(crate) enum Failure {
     Lost,
     Io(io::Error),
 }

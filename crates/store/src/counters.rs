@@ -39,6 +39,8 @@ counters! {
     broken,
     /// Objects that were stored, ever.
     stored,
+    /// Responses that were too large for memory and went to a second tier as a whole, ever.
+    spilled,
     /// Objects that went because room was needed.
     evictions,
     /// Objects that were taken away by a purge or an invalidation.

@@ -3,13 +3,17 @@
 //! All that they share stands behind one lock, that of the fill. Whoever changes something takes out the wakers of
 //! those who wait for it and wakes them after the lock: a reader looks and registers under the same lock, so that
 //! nothing is missed. Each reader has at most one waker here.
+//!
+//! What is kept of the body: all of it while it is to be stored here; what is not written yet and a window behind that
+//! while it goes to a second tier; what some reader has still to read once it is not to be stored any more.
 
 use crate::body::{Body, Chunk, Piece};
 use crate::counters::{add, change, sub};
-use crate::limits::{MOST_READERS, WINDOW};
+use crate::limits::{MOST_READERS, MOST_SPILL_READERS, SPILL_AHEAD, SPILL_WINDOW, WINDOW};
 use crate::object::{Name, Object, head_charge};
 use crate::reader::{Alone, Broken, Given};
 use crate::size::{allocated, shared};
+use crate::spill::{Place, Spill};
 use crate::store::Inner;
 use std::collections::VecDeque;
 use std::fmt;
@@ -77,6 +81,8 @@ pub(crate) struct State {
     pub(crate) written: u64,
     /// It is not to be stored any more, and keeps only what readers have still to read.
     pub(crate) is_window: bool,
+    /// Where it goes, if that is a second tier.
+    pub(crate) spill: Option<Place>,
     readers: Vec<Option<At>>,
     free: Vec<u32>,
     leader: Option<Waker>,
@@ -121,7 +127,8 @@ impl Fill {
     pub(crate) fn join(&self) -> Option<u32> {
         self.change(|state, _| {
             let at = At { position: 0, waker: None };
-            if state.is_window && state.written > 0 {
+            let is_crowded = state.spill.is_some() && state.readers() >= MOST_SPILL_READERS;
+            if is_crowded || state.is_window && state.written > 0 {
                 return None;
             }
             if let Some(place) = state.free.pop() {
@@ -161,6 +168,11 @@ impl Fill {
         })
     }
 
+    /// Takes it off the list of claims.
+    pub(crate) fn unlist(self: &Arc<Self>) {
+        self.inner.change(self.of_key, |shard| shard.end_fill(self));
+    }
+
     fn charge(&self) -> u64 {
         shared(size_of::<Self>()) + self.name.charge()
     }
@@ -169,6 +181,9 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.spill.is_some() {
+            self.inner.spilling.fetch_sub(1, Ordering::Relaxed);
+        }
         sub(&self.inner.counters.bytes, state.charged);
         sub(&self.inner.counters.fill_bytes, state.charged);
     }
@@ -248,7 +263,11 @@ impl State {
 
     /// Whether there is room for more; the leader is woken when there is.
     pub(crate) fn has_room(&mut self, context: &Context<'_>) -> bool {
-        let is_full = self.is_window && self.kept() > WINDOW as u64;
+        let is_full = match &self.spill {
+            _ if self.is_window => self.kept() > WINDOW as u64,
+            Some(place) if !place.has_failed => self.written - place.written > SPILL_AHEAD as u64,
+            _ => false,
+        };
         self.leader = is_full.then(|| context.waker().clone());
         !is_full
     }
@@ -264,13 +283,46 @@ impl State {
         self.readers.len() - self.free.len()
     }
 
-    /// Lets go of what all readers have read, where nothing is stored.
-    pub(crate) fn trim(&mut self) {
-        if !self.is_window {
-            return;
+    /// Bytes up to this one can be read in a second tier.
+    pub(crate) fn set_spilled(&mut self, upto: u64, wakers: &mut Vec<Waker>) {
+        if let Some(place) = &mut self.spill {
+            place.written = upto;
+            wakers.extend(self.leader.take());
+            self.trim();
         }
-        let slowest = self.readers.iter().flatten().map(|at| at.position).min();
-        let keep_from = slowest.unwrap_or(self.written);
+    }
+
+    /// The second tier has failed. What it has can still be read. The leader makes a window of it: it knows which
+    /// pieces it has still to join.
+    pub(crate) fn end_spill(&mut self, wakers: &mut Vec<Waker>) {
+        if let Some(place) = &mut self.spill {
+            place.has_failed = true;
+            wakers.extend(self.leader.take());
+        }
+    }
+
+    /// Where the bytes from this one on can be read that are not here any more, and up to which one.
+    pub(crate) fn spilled(&self, at: u64) -> Option<(Arc<dyn Spill>, u64)> {
+        let place = self.spill.as_ref().filter(|place| at < place.written)?;
+        Some((place.to.clone(), place.written))
+    }
+
+    /// Lets go of what is not needed any more: in a window, of what all readers have read; on the way to a second tier,
+    /// of what is there, but for the last of it.
+    pub(crate) fn trim(&mut self) {
+        let spilled = self.spill.as_ref().map(|place| place.written);
+        let keep_from = match (self.is_window, spilled) {
+            (true, spilled) => {
+                // Who is behind what is kept reads from the second tier.
+                let first = self.pieces.front().map_or(self.written, |(start, _)| *start);
+                let here = self.readers.iter().flatten().map(|at| at.position);
+                here.map(|at| if at < first && at < spilled.unwrap_or(0) { first } else { at })
+                    .min()
+                    .unwrap_or(self.written)
+            }
+            (false, Some(spilled)) => spilled.min(self.written.saturating_sub(SPILL_WINDOW as u64)),
+            (false, None) => return,
+        };
         while let Some((start, chunk)) = self.pieces.front()
             && start + chunk.len() as u64 <= keep_from
         {

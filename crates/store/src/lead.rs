@@ -1,15 +1,18 @@
 //! The writing end of a fill.
 //!
-//! A fill that becomes larger than what may be stored, or than the part of the store that fills may have, is not stored
-//! any more, and nobody new follows it. Those who do get all of it: from then on it keeps a window of the body, and the
-//! leader waits for the slowest of them ([`Lead::poll_room`]). Before that no reader is waited for.
+//! A fill that becomes larger than what may be stored, or than the part of the store that fills may have, goes to a
+//! second tier, if there is one ([`Lead::spill_to`]). Otherwise it is not stored any more, and nobody new follows it.
+//! Those who do get all of it: from then on it keeps a window of the body, and the leader waits for the slowest of them
+//! ([`Lead::poll_room`]). Before that no reader is waited for.
 
 use crate::body::{Body, CHUNK, Chunk, join};
 use crate::counters::{add, sub};
 use crate::fill::{End, Fill, Head};
+use crate::lead_spill::ToSpill;
 use crate::object::Object;
 use crate::reader::{Alone, Broken, Given, Reader};
 use crate::store::Store;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -20,19 +23,30 @@ use thalweg_core::Fault;
 const CRUMB: usize = 4 * 1024;
 
 /// The writing end of a fill. Dropped before its end, it leaves a response that is broken and not stored.
-#[derive(Debug)]
 pub struct Lead {
     pub(crate) fill: Arc<Fill>,
     /// The last pieces, which have not the length of a chunk together.
-    tail: Vec<Chunk>,
+    pub(crate) tail: Vec<Chunk>,
     tail_len: usize,
     written: u64,
     length: Option<u64>,
-    /// A larger body is not stored.
+    /// A larger body is not stored in memory.
     pub(crate) most: u64,
+    /// A larger body is not stored at all.
+    bound: u64,
     given: Option<Given>,
+    pub(crate) spill: ToSpill,
     is_window: bool,
     is_over: bool,
+}
+
+impl fmt::Debug for Lead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lead")
+            .field("fill", &self.fill)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Why a response is not complete.
@@ -55,7 +69,9 @@ impl Lead {
             tail_len: 0,
             written: 0,
             length: None,
+            bound: u64::MAX,
             given: None,
+            spill: ToSpill::default(),
             is_window: false,
             is_over: false,
         }
@@ -69,6 +85,7 @@ impl Lead {
     /// A body of more bytes is not stored, whatever the store would take.
     pub fn bound(&mut self, most: u64) {
         self.most = self.most.min(most);
+        self.bound = self.bound.min(most);
     }
 
     /// Readers that there are.
@@ -93,12 +110,13 @@ impl Lead {
         if self.is_over || self.given.is_some() {
             return !self.is_over;
         }
-        if length.is_some_and(|length| length > self.most) {
+        let given = Given { head, variant: variant.into(), length };
+        let is_large = length.filter(|length| *length > self.most);
+        if is_large.is_some_and(|length| length > self.bound || !self.begin_spill(&given, Some(length))) {
             add(&self.fill.inner.counters.rejected, 1);
             self.conclude(Head::Alone(Alone::TooLarge), None);
             return false;
         }
-        let given = Given { head, variant: variant.into(), length };
         (self.length, self.given) = (length, Some(given.clone()));
         self.fill.change(|state, wakers| {
             state.head = Head::Given(given);
@@ -133,9 +151,11 @@ impl Lead {
     }
 
     /// Whether more is to be appended now. Pending only where the response is not stored any more and its readers are
-    /// slow; cancel-safe.
+    /// slow, or where a second tier is slow; cancel-safe.
     pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<()> {
-        if !self.is_window || self.fill.change(|state, _| state.has_room(context)) {
+        self.note_failure();
+        let may_wait = self.is_window || self.spill.to.is_some();
+        if !may_wait || self.fill.change(|state, _| state.has_room(context)) {
             Poll::Ready(())
         } else {
             Poll::Pending
@@ -143,8 +163,8 @@ impl Lead {
     }
 
     /// The response is complete: it is stored, at once and as a whole, and given out. `None`: it was complete, but is
-    /// not stored, since it was purged meanwhile or is too large. A part of a representation is joined with the parts
-    /// of the same one that are stored; what is given out are all together.
+    /// not stored here, since it was purged meanwhile or is too large, or goes to a second tier. A part of a
+    /// representation is joined with the parts of the same one that are stored; what is given out are all together.
     ///
     /// # Errors
     /// It is not complete, and broken for its readers.
@@ -160,8 +180,13 @@ impl Lead {
             self.break_off(Broken::Length);
             return Err(Unfinished::TooShort);
         }
+        self.note_failure();
         if self.is_window {
             self.end(End::Complete);
+            return Ok(None);
+        }
+        if self.spill.to.is_some() {
+            self.finish_spill(&given);
             return Ok(None);
         }
         if self.tail.len() > 1 {
@@ -221,22 +246,32 @@ impl Lead {
         self.fill.inner.shard(self.fill.of_key).lock().has_fill(&self.fill)
     }
 
-    /// Takes the fill off the list of claims.
-    pub(crate) fn unlist(&self) {
-        let fill = &self.fill;
-        fill.inner.change(fill.of_key, |shard| shard.end_fill(fill));
-    }
-
-    /// From here on it is a window, where it becomes too large.
+    /// From here on it goes to a second tier, or is a window, where it becomes too large.
     fn keep_within(&mut self, end: u64, more: usize) {
+        self.note_failure();
         let (limits, counters) = (&self.fill.inner.limits, &self.fill.inner.counters);
         let of_fills = counters.fill_bytes.load(Ordering::Relaxed).saturating_add(more as u64);
-        if self.is_window || (end <= self.most && of_fills <= limits.fill_bytes()) {
+        let is_kept = match self.spill.to.is_some() {
+            true => end <= self.bound,
+            false => end <= self.most && of_fills <= limits.fill_bytes(),
+        };
+        if self.is_window || is_kept {
             return;
         }
+        if let Some(given) = self.given.clone().filter(|_| self.spill.to.is_none() && end <= self.bound)
+            && self.begin_spill(&given, self.length)
+        {
+            return;
+        }
+        self.abandon_spill();
+        self.begin_window();
+    }
+
+    /// From here on it is a window.
+    pub(crate) fn begin_window(&mut self) {
         self.is_window = true;
-        add(&counters.rejected, 1);
-        self.unlist();
+        add(&self.fill.inner.counters.rejected, 1);
+        self.fill.unlist();
         self.fill.change(|state, _| {
             state.is_window = true;
             state.trim();
@@ -267,13 +302,14 @@ impl Lead {
     }
 
     /// Makes one chunk of the last pieces and these bytes. Copied outside of the lock: nobody else writes.
-    fn settle(&mut self, bytes: &[u8]) {
+    pub(crate) fn settle(&mut self, bytes: &[u8]) {
         let pieces = std::mem::take(&mut self.tail);
         self.tail_len = 0;
         let chunk = match pieces.len() {
             0 => bytes.into(),
             _ => join(pieces.iter().map(|piece| &**piece).chain([bytes])),
         };
+        self.spill(&chunk);
         self.commit(pieces.len(), chunk);
     }
 
@@ -287,7 +323,8 @@ impl Lead {
     fn break_off(&mut self, why: Broken) {
         if !self.is_over {
             add(&self.fill.inner.counters.broken, 1);
-            self.unlist();
+            self.abandon_spill();
+            self.fill.unlist();
             self.end(End::Broken(why));
         }
     }

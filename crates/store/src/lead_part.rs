@@ -25,7 +25,7 @@ impl Lead {
         body: Body,
     ) -> Option<Arc<Object>> {
         let stored = self.store_part(given, Rope::of(part, body.chunks()));
-        self.unlist();
+        self.fill.unlist();
         // Its readers read it by itself. What the store shares with it is counted twice until they are gone.
         self.fill.change(|state, _| state.set_body(body, false));
         self.end(End::Complete);

@@ -3,7 +3,8 @@
 //! A worker looks up a key ([`Store::find`]) and chooses among its variants ([`Stored::choose`]). Where nothing fits,
 //! it claims the key ([`Store::claim`]): the first one leads a fill ([`Lead`]), those who come meanwhile follow it
 //! ([`Reader`]) and get the bytes as they arrive, each at its own pace. A finished fill is a stored object at once; one
-//! that breaks off never is.
+//! that breaks off never is. What is larger than an object may be goes to a second tier as it comes, where there is one
+//! ([`spill`]).
 //!
 //! Invariants: no socket, no runtime, no clock. Each lock is held for a short time that no input makes longer, two are
 //! never held together, and nobody is woken under one. Objects, what finds them and fills are counted as what an
@@ -29,7 +30,9 @@ pub mod claim;
 mod fill;
 pub mod lead;
 mod lead_part;
+mod lead_spill;
 pub mod reader;
+pub mod spill;
 
 pub mod purge;
 
@@ -48,4 +51,5 @@ pub use limits::Limits;
 pub use object::Object;
 pub use purge::{How, PathIs, Select, make_stale};
 pub use reader::{Alone, Broken, Given, Reader, Seen};
+pub use spill::{Progress, Spill, SpillRead, Spilled, Spills};
 pub use store::{Choice, Rejected, Store, Stored};

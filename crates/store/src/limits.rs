@@ -12,6 +12,14 @@ pub const MOST_READERS: usize = 16 * 1024;
 pub const MOST_MARKS: usize = 64 * 1024;
 /// Bytes that a fill keeps for its readers once it cannot be stored any more.
 pub const WINDOW: usize = 128 * 1024;
+/// Bytes that a fill keeps of those that it has written to a second tier: who is not further behind reads no file.
+pub const SPILL_WINDOW: usize = 256 * 1024;
+/// Bytes of a fill that wait to be written to a second tier; then its leader waits.
+pub const SPILL_AHEAD: usize = 512 * 1024;
+/// Readers of a fill in a second tier; those who come later go alone.
+pub const MOST_SPILL_READERS: usize = 768;
+/// Fills in a second tier at the same time.
+pub const MOST_SPILLS: usize = 64;
 /// The smallest store, in bytes.
 pub const LEAST_BYTES: u64 = 8 * 1024 * 1024;
 /// Most shards.
@@ -56,6 +64,13 @@ impl Limits {
     /// Bytes of fills that are to be stored; half of the store always is for objects.
     pub(crate) fn fill_bytes(&self) -> u64 {
         self.bytes / 2
+    }
+
+    /// Fills in a second tier at the same time: what they keep takes an eighth of the store at most, where that is enough
+    /// for one.
+    pub(crate) fn spills(&self) -> usize {
+        let each = (SPILL_WINDOW + SPILL_AHEAD) as u64;
+        (self.bytes / 8 / each).clamp(1, MOST_SPILLS as u64) as usize
     }
 
     /// Fills at the same time: their windows take a quarter of the store at most.

@@ -3,8 +3,9 @@
 use crate::body::Piece;
 use crate::fill::{End, Fill, Head, State};
 use crate::object::Object;
+use crate::spill::{Spill, SpillRead};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use thalweg_cache::{NotStored, StoredHead};
 use thalweg_core::Fault;
 
@@ -54,6 +55,16 @@ pub enum Broken {
     Length,
     /// The bytes at this position were let go of: the response is not stored, and all readers had read them.
     Behind,
+    /// What had been written to the second tier cannot be read there.
+    Damaged,
+}
+
+/// What a reader finds at its position.
+enum Found {
+    Piece(Piece),
+    /// It was let go of here, and can be read there up to this byte.
+    Spilled(Arc<dyn Spill>, u64),
+    End,
 }
 
 /// The reading end of a fill, with a position of its own. Dropping it is how a reader goes.
@@ -62,13 +73,15 @@ pub struct Reader {
     fill: Arc<Fill>,
     place: u32,
     position: u64,
+    /// Bytes at its position that are read from a second tier.
+    spilled: Option<Box<dyn SpillRead>>,
 }
 
 impl Reader {
     /// At the front of a fill; `None` where there is no place.
     pub(crate) fn new(fill: Arc<Fill>) -> Option<Self> {
         let place = fill.join()?;
-        Some(Self { fill, place, position: 0 })
+        Some(Self { fill, place, position: 0, spilled: None })
     }
 
     /// Another reader at the same position; `None` where there is no place.
@@ -85,8 +98,13 @@ impl Reader {
 
     /// Goes on at this byte, which may not be there yet.
     pub fn seek(&mut self, position: u64) {
-        self.position = position;
+        (self.position, self.spilled) = (position, None);
         self.fill.change(|state, wakers| state.advance(self.place, position, wakers));
+    }
+
+    /// Readers of this fill.
+    pub fn readers(&self) -> usize {
+        self.fill.change(|state, _| state.readers())
     }
 
     /// Waits for the head; cancel-safe.
@@ -108,23 +126,49 @@ impl Reader {
     /// # Errors
     /// The body breaks off here. What was read before is not a complete response.
     pub fn poll_piece(&mut self, context: &Context<'_>) -> Poll<Result<Option<Piece>, Broken>> {
+        loop {
+            if let Some(spilled) = &mut self.spilled {
+                match ready!(spilled.poll_piece(context))? {
+                    Some(piece) => {
+                        self.position += piece.len() as u64;
+                        let (at, place) = (self.position, self.place);
+                        self.fill.change(|state, wakers| state.advance(place, at, wakers));
+                        return Poll::Ready(Ok(Some(piece)));
+                    }
+                    None => self.spilled = None,
+                }
+            }
+            match ready!(self.poll_found(context))? {
+                Found::Piece(piece) => {
+                    self.position += piece.len() as u64;
+                    return Poll::Ready(Ok(Some(piece)));
+                }
+                Found::Spilled(to, upto) => {
+                    self.spilled = Some(to.read(self.position, upto).ok_or(Broken::Behind)?);
+                }
+                Found::End => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+
+    /// What there is at its position, in memory or elsewhere.
+    fn poll_found(&mut self, context: &Context<'_>) -> Poll<Result<Found, Broken>> {
         let (at, place) = (self.position, self.place);
-        let polled = self.poll(context, |state, wakers| {
+        self.poll(context, |state, wakers| {
             if let Some(piece) = state.piece(at) {
                 state.advance(place, at + piece.len() as u64, wakers);
-                return Poll::Ready(Ok(Some(piece)));
+                return Poll::Ready(Ok(Found::Piece(piece)));
+            }
+            if let Some((to, upto)) = state.spilled(at) {
+                return Poll::Ready(Ok(Found::Spilled(to, upto)));
             }
             match state.end {
                 End::Broken(why) => Poll::Ready(Err(why)),
                 _ if state.is_behind(at) => Poll::Ready(Err(Broken::Behind)),
-                End::Complete => Poll::Ready(Ok(None)),
+                End::Complete => Poll::Ready(Ok(Found::End)),
                 End::Open => Poll::Pending,
             }
-        });
-        if let Poll::Ready(Ok(Some(piece))) = &polled {
-            self.position += piece.len() as u64;
-        }
-        polled
+        })
     }
 
     /// Looks, and registers where nothing is there yet, under one lock.

@@ -33,6 +33,8 @@ pub(crate) struct Inner {
     pub(crate) has_rests: AtomicU64,
     /// Names of fills that nobody follows.
     pub(crate) alone: AtomicU64,
+    /// Fills that have gone to a second tier and are not over.
+    pub(crate) spilling: AtomicUsize,
     /// The shard that the next object goes from.
     turn: AtomicUsize,
 }
@@ -159,6 +161,7 @@ impl Store {
             counters: Counters::default(),
             has_rests: AtomicU64::new(0),
             alone: AtomicU64::new(0),
+            spilling: AtomicUsize::new(0),
             turn: AtomicUsize::new(0),
         };
         Ok(Self { inner: Arc::new(inner) })

@@ -198,3 +198,10 @@ fn what_proxies_say_is_a_part_only_where_they_say_something() {
     }
     assert_eq!(with("X-Forwarded-Proto: http"), keys[0]);
 }
+
+#[test]
+fn what_verified_clients_share_has_a_key_of_its_own() {
+    let (base, mut shared) = (key(&KeyRule::default(), URL, ""), key(&KeyRule::default(), URL, ""));
+    shared.add_shared().unwrap();
+    assert!(base != shared && base.url() == shared.url());
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::policy::DefaultLifetime;
 use crate::testing::{THEN, after, date, dated, lines, store, store_for};
 
 fn text(head: &StoredHead) -> String {
@@ -131,4 +132,12 @@ fn a_saved_head_is_the_same_again() {
     let with_cookie = Policy { set_cookie: SetCookie::Store, ..Policy::default() };
     let head = store_for(&with_cookie, "", 200, "cache-control: max-age=60\nset-cookie: a=b").unwrap();
     assert!(saved(&head).is_none(), "the policy is another one");
+    let without_targets = Policy { targets: Vec::new(), ..Policy::default() };
+    let head = "cache-control: max-age=60\ncdn-cache-control: no-store";
+    let head = store_for(&without_targets, "", 200, head).unwrap();
+    assert!(saved(&head).is_none(), "another field counts now");
+    let lifetime = DefaultLifetime { statuses: (500, 599), seconds: 60 };
+    let with_errors = Policy { default_lifetimes: vec![lifetime], ..Policy::default() };
+    let head = store_for(&with_errors, "", 500, "etag: \"1\"").unwrap();
+    assert!(saved(&head).is_none(), "nothing gives it a lifetime any more");
 }

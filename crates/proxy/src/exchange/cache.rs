@@ -190,6 +190,10 @@ fn choose(
     let (request, fields, policy) = (asked.request(x), asked::fields(x), &asked.rule.policy);
     let now = worker.unix();
     match stored.choose(policy, fields, &mut asked.variant) {
+        // It was stored with another limit.
+        Choice::Object(object) if object.body().len() > asked.rule.max_object => {
+            (look_up(policy, &request, Found::Nothing, now), None)
+        }
         Choice::Object(object) => {
             let found = object.parts();
             let found = match &found {

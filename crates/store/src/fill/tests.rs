@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use thalweg_cache::{NotStored, Policy, UnixMillis};
 
+mod spill;
 mod stress;
 
 fn store() -> Store {

@@ -41,6 +41,9 @@ impl Asked {
             key.add_target(&target).ok()?;
         }
         key.add_said(said_by_proxies(x)).ok()?;
+        if rule.shares_verified {
+            key.add_shared().ok()?;
+        }
         Some(Self {
             rule: rule.clone(),
             has_credentials: *has_credentials,

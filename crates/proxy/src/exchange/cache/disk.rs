@@ -1,8 +1,9 @@
 //! The disk below the memory of the cache: what is not in memory is looked for there before the service is asked.
 //!
 //! What is small goes back into memory and is then used from there, and so does what is stale and fits there: it is
-//! validated, or used stale, as everything else is. What is large and fresh goes to the client from the disk. A disk
-//! that is slow, full or damaged has nothing: no request fails by it or waits long for it.
+//! validated, or used stale, as everything else is. What is large and fresh goes to the client from the disk. What was
+//! stored with another configuration is used only where this one would store it. A disk that is slow, full or damaged
+//! has nothing: no request fails by it or waits long for it.
 
 use crate::exchange::cache::asked::{Asked, fields};
 use crate::exchange::cache::reply::{handled, of_loaded};
@@ -59,7 +60,9 @@ pub(crate) async fn load(
     let policy = asked.rule.clone();
     let read =
         until((worker, client), x, LONGEST, |_, context| load.poll_head(context, &policy.policy)).await?;
-    let Some(loaded) = read.flatten().filter(|_| !is_in_memory(worker, x, &mut asked)) else {
+    let found = read.flatten().filter(|_| !is_in_memory(worker, x, &mut asked));
+    // What was stored with another limit is not used with this one.
+    let Some(loaded) = found.filter(|loaded| loaded.length <= asked.rule.max_object) else {
         return Ok(look_again(worker, client, x, (asked, None)));
     };
     let hit = match decide(worker, x, &asked, &loaded) {

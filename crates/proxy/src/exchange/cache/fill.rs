@@ -114,8 +114,11 @@ impl Fill {
 /// Fetches it, as the route of this exchange does.
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
     let request = InnerRequest::for_cache(worker, client, x, fill.question(x));
-    let Fill { rule, lines, has_credentials, lead, wanted, own } = fill;
+    let Fill { rule, lines, has_credentials, mut lead, wanted, own } = fill;
     let disk = disk_of(worker, &rule).map(|disk| (disk.clone(), disk.ticket()));
+    if let Some((disk, ticket)) = &disk {
+        lead.spill_to(disk.tier(*ticket));
+    }
     let sink = Sink {
         store: worker.shared.cache.clone(),
         rule,

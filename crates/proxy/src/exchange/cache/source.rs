@@ -71,6 +71,10 @@ impl BodySource for DiskBody {
     }
 }
 
+/// Where more clients than these get one body that is being received, all of their heads go out before any of its bytes:
+/// the last of them would wait for the bytes of all others.
+const CROWD: usize = 16;
+
 /// Bytes of a body that is being received; without an end all that come.
 pub(crate) fn of_fill(mut reader: Reader, length: Option<u64>, range: Option<Range<u64>>) -> ReplyBody {
     let range = range.unwrap_or(0..length.unwrap_or(u64::MAX));
@@ -80,7 +84,8 @@ pub(crate) fn of_fill(mut reader: Reader, length: Option<u64>, range: Option<Ran
     if range.start > 0 {
         reader.seek(range.start);
     }
-    ReplyBody::Source(Box::new(GrowingBody { reader, length, left: range }))
+    let gives_way = reader.readers() > CROWD;
+    ReplyBody::Source(Box::new(GrowingBody { reader, length, left: range, gives_way }))
 }
 
 #[derive(Debug)]
@@ -88,6 +93,8 @@ struct GrowingBody {
     reader: Reader,
     length: Option<u64>,
     left: Range<u64>,
+    /// Others are first to have their turn.
+    gives_way: bool,
 }
 
 impl BodySource for GrowingBody {
@@ -98,6 +105,10 @@ impl BodySource for GrowingBody {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, Fault>> {
         if self.left.is_empty() {
             return Poll::Ready(Ok(None));
+        }
+        if std::mem::take(&mut self.gives_way) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let found = ready!(self.reader.poll_piece(context)).map_err(broken_off)?;
         Poll::Ready(Ok(found.map(|piece| take(piece, &mut self.left))))
@@ -117,6 +128,7 @@ fn broken_off(why: Broken) -> Fault {
     let detail = match why {
         Broken::Length => "the endpoint sent another length than it had said",
         Broken::Behind => "the client was too far behind a response that is not stored",
+        Broken::Damaged => "the disk of the cache cannot be read any more",
         Broken::LeaderGone | Broken::Failed => "the endpoint's response broke off",
     };
     Fault::new(FaultKind::HttpResponseIncomplete, detail)
