@@ -215,8 +215,8 @@ impl Key {
         if self.bytes.len() > MOST_KEY { Err(KeyTooLong) } else { Ok(()) }
     }
 
-    /// Marks what clients that are verified share because the configuration lets them: where it does so no more, nothing
-    /// of it is found.
+    /// Marks what clients that are verified share because the configuration lets them: where it does so no more,
+    /// nothing of it is found.
     ///
     /// # Errors
     /// It is too long.

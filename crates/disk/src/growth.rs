@@ -2,8 +2,8 @@
 //!
 //! It has a file of its own, whose name is not that of a segment: what is unfinished is found by nobody, and removed
 //! when the store is opened. Once the body is complete, the front of the file is written, and it becomes a segment with
-//! one record. Who gives the chunks waits for nothing ([`Spill`]); what waits to be written is bounded by the fill, which
-//! is told how far it is ([`Progress`]). Who follows the fill reads from the file what is written.
+//! one record. Who gives the chunks waits for nothing ([`Spill`]); what waits to be written is bounded by the fill,
+//! which is told how far it is ([`Progress`]). Who follows the fill reads from the file what is written.
 //!
 //! Where nothing is written for [`STALLED`], the disk hangs: the response is not stored, and goes on without it.
 

@@ -66,8 +66,8 @@ impl Limits {
         self.bytes / 2
     }
 
-    /// Fills in a second tier at the same time: what they keep takes an eighth of the store at most, where that is enough
-    /// for one.
+    /// Fills in a second tier at the same time: what they keep takes an eighth of the store at most, where that is
+    /// enough for one.
     pub(crate) fn spills(&self) -> usize {
         let each = (SPILL_WINDOW + SPILL_AHEAD) as u64;
         (self.bytes / 8 / each).clamp(1, MOST_SPILLS as u64) as usize

@@ -2,8 +2,8 @@
 //!
 //! The fill hands over whole chunks and keeps a window of the last ones. A reader that is behind the window reads from
 //! the second tier up to what is there, and then from the window again. The leader waits for the second tier where that
-//! is slower than the service, and for no reader. Where the second tier fails, the fill is not stored any more: it keeps
-//! what is not written yet, and the leader waits for the slowest reader, as for any fill that is too large.
+//! is slower than the service, and for no reader. Where the second tier fails, the fill is not stored any more: it
+//! keeps what is not written yet, and the leader waits for the slowest reader, as for any fill that is too large.
 //!
 //! [`Lead::spill_to`]: crate::Lead::spill_to
 

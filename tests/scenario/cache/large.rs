@@ -1,5 +1,5 @@
-//! Responses that are larger than memory's share: they go to the disk while they are fetched, one fetch for all, and what
-//! is there is whole or not there.
+//! Responses that are larger than memory's share: they go to the disk while they are fetched, one fetch for all, and
+//! what is there is whole or not there.
 
 use std::thread;
 

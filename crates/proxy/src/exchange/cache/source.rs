@@ -71,8 +71,8 @@ impl BodySource for DiskBody {
     }
 }
 
-/// Where more clients than these get one body that is being received, all of their heads go out before any of its bytes:
-/// the last of them would wait for the bytes of all others.
+/// Where more clients than these get one body that is being received, all of their heads go out before any of its
+/// bytes: the last of them would wait for the bytes of all others.
 const CROWD: usize = 16;
 
 /// Bytes of a body that is being received; without an end all that come.
