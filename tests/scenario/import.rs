@@ -2,8 +2,10 @@
 //!
 //! Each file of `tests/import/ORIGINAL/` is a configuration with requests in its comments (`case.rs` says how). The
 //! original program and Thalweg run on addresses of their own before the same echo services, and `compare.rs` says what
-//! must be alike: status, fields and body of the response, and the request that the service has got.
+//! must be alike: status, fields and body of the response, and the request that the service has got. Of an original
+//! that machines do not have, answers are recorded (`answers.rs`).
 
+mod answers;
 mod caddy;
 mod case;
 mod compare;

@@ -5,7 +5,7 @@
 //! it, bound to the same requests; a prefix behind an expression becomes one itself; and `/a`, which the prefix `/a/*`
 //! of a route takes and that of Caddy does not, gets a route of its own.
 
-use crate::branch::{Branch, Condition};
+use crate::branch::{Branch, Condition, host_rank};
 use crate::draft::{Conditions, Paths};
 use crate::paths::{Atom, paths, place};
 use std::cmp::Reverse;
@@ -36,7 +36,7 @@ struct Entry {
     is_refused: bool,
 }
 
-type Rank = (bool, (u8, usize), bool, Reverse<usize>, Reverse<usize>);
+type Rank = ((u8, usize), (u8, usize), bool, Reverse<usize>, Reverse<usize>);
 
 impl Entry {
     fn atom(&self) -> Option<&Atom> {
@@ -49,8 +49,11 @@ impl Entry {
             let rest = &self.condition.rest;
             (rest.methods.is_empty(), rest.headers.entries().len(), rest.query.entries().len())
         };
-        let is_any_host = self.condition.rest.hosts.is_empty() && !has_hosts;
-        (is_any_host, place(self.atom(), self.as_regex), no_methods, Reverse(headers), Reverse(query))
+        let host = match self.condition.rest.hosts.first() {
+            None if has_hosts => (0, 0),
+            host => host_rank(host),
+        };
+        (host, place(self.atom(), self.as_regex), no_methods, Reverse(headers), Reverse(query))
     }
 
     fn is_regex(&self) -> bool {
@@ -92,18 +95,36 @@ fn entries(branches: &[Branch]) -> Vec<Entry> {
             None => vec![None],
             Some(paths) => paths.iter().cloned().map(Some).collect(),
         };
-        let entry = |atom: Option<Atom>, as_regex| Entry {
+        let entry = |atom: Option<Atom>, as_regex, rest: &Conditions| Entry {
             branch: number,
-            condition: Condition { paths: atom.map(|atom| vec![atom]), ..branch.condition.clone() },
+            condition: Condition {
+                paths: atom.map(|atom| vec![atom]),
+                rest: rest.clone(),
+                ..branch.condition.clone()
+            },
             as_regex,
             is_refused: false,
         };
         // Who is kept out must not come in by another spelling.
         let in_any_case =
             |atom: &Option<Atom>| branch.is_guarded && atom.as_ref().is_some_and(Atom::has_letters);
-        all.extend(atoms.iter().map(|atom| entry(atom.clone(), in_any_case(atom))));
+        for rest in by_host(&branch.condition.rest) {
+            all.extend(atoms.iter().map(|atom| entry(atom.clone(), in_any_case(atom), &rest)));
+        }
     }
     all
+}
+
+/// Conditions whose hosts are asked at one place of the order: names together, each wildcard by itself.
+fn by_host(rest: &Conditions) -> Vec<Conditions> {
+    let (wild, named): (Vec<String>, Vec<String>) =
+        rest.hosts.iter().cloned().partition(|host| host.starts_with("*."));
+    let with = |hosts: Vec<String>| Conditions { hosts, ..rest.clone() };
+    if rest.hosts.is_empty() || wild.is_empty() {
+        return vec![rest.clone()];
+    }
+    let named = if named.is_empty() { None } else { Some(with(named)) };
+    named.into_iter().chain(wild.into_iter().map(|host| with(vec![host]))).collect()
 }
 
 /// Routes for the paths that prefixes of routes take and Caddy's do not.
@@ -170,7 +191,7 @@ fn put(mut entry: Entry, has_hosts: bool, out: &mut Vec<Entry>, depth: usize) {
 fn joined(entries: &[Entry]) -> Vec<Placed> {
     let mut all: Vec<Placed> = Vec::new();
     for entry in entries {
-        let mine = paths(entry.atom(), entry.as_regex);
+        let mine = paths(entry.atom(), entry.as_regex, entry.condition.case);
         let last = all.last_mut().filter(|last| {
             last.branch == entry.branch
                 && last.rest == entry.condition.rest

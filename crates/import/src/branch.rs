@@ -2,7 +2,7 @@
 //! become a list of these, of which the first that holds decides; `arrange` makes routes of the list.
 
 use crate::draft::{Conditions, To};
-use crate::paths::Atom;
+use crate::paths::{Atom, Case};
 use crate::pattern::escaped;
 use crate::yaml::{Map, Value};
 
@@ -26,13 +26,29 @@ pub(crate) struct Branch {
 }
 
 /// What all must hold together.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Condition {
     /// One of these paths; `None`: any.
     pub(crate) paths: Option<Vec<Atom>>,
+    /// Whether the case of paths counts.
+    pub(crate) case: Case,
     pub(crate) rest: Conditions,
     /// TLS, or none.
     pub(crate) secure: Option<bool>,
+}
+
+impl PartialEq for Condition {
+    fn eq(&self, other: &Self) -> bool {
+        let case = self.case.max(other.case);
+        let is_same_path = match (&self.paths, &other.paths) {
+            (None, None) => true,
+            (Some(mine), Some(theirs)) => {
+                mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(one, two)| one.is_same(two, case))
+            }
+            _ => false,
+        };
+        is_same_path && self.rest == other.rest && self.secure == other.secure
+    }
 }
 
 impl Condition {
@@ -50,13 +66,14 @@ impl Condition {
     /// # Errors
     /// It cannot be said.
     pub(crate) fn and(&self, other: &Self) -> Result<Option<Self>, String> {
+        let case = self.case.max(other.case);
         let paths = match (&self.paths, &other.paths) {
             (None, paths) | (paths, None) => paths.clone(),
             (Some(mine), Some(theirs)) => {
                 let mut both: Vec<Atom> = Vec::new();
                 for one in mine {
                     for two in theirs {
-                        both.extend(one.and(two)?);
+                        both.extend(one.and(two, case)?);
                     }
                 }
                 if both.is_empty() {
@@ -72,12 +89,14 @@ impl Condition {
         let is_split = |one: &[String], two: &[String]| {
             !one.is_empty() && !two.is_empty() && !one.iter().any(|it| two.contains(it))
         };
-        if is_split(&self.rest.methods, &other.rest.methods) || is_split(&self.rest.hosts, &other.rest.hosts)
-        {
+        if is_split(&self.rest.methods, &other.rest.methods) {
             return Ok(None);
         }
-        match self.rest.and(&other.rest) {
-            Some(rest) => Ok(Some(Self { paths, rest, secure })),
+        let Some(hosts) = hosts_in_both(&self.rest.hosts, &other.rest.hosts) else { return Ok(None) };
+        let mine = Conditions { hosts: hosts.clone(), ..self.rest.clone() };
+        let theirs = Conditions { hosts, ..other.rest.clone() };
+        match mine.and(&theirs) {
+            Some(rest) => Ok(Some(Self { paths, case, rest, secure })),
             None => Err("two conditions speak of the same thing".to_owned()),
         }
     }
@@ -111,6 +130,37 @@ impl Condition {
             when.put("client", crate::yaml::one_or_many(self.rest.client.clone()));
         }
         Some(when)
+    }
+}
+
+/// Hosts that two lists have in common, where an empty one names all; `None`: there are none.
+fn hosts_in_both(mine: &[String], theirs: &[String]) -> Option<Vec<String>> {
+    if mine.is_empty() || theirs.is_empty() {
+        return Some([mine, theirs].concat());
+    }
+    let mut both: Vec<String> = Vec::new();
+    for one in mine {
+        let found = theirs.iter().filter_map(|two| host_in_both(one, two));
+        both.extend(found.filter(|host| !both.contains(host)).collect::<Vec<_>>());
+    }
+    (!both.is_empty()).then_some(both)
+}
+
+/// The host that two have in common: one of them, where the other one is it or is `*.` of a domain above it.
+pub(crate) fn host_in_both(one: &str, two: &str) -> Option<String> {
+    let below = |name: &str, domain: &str| domain.strip_prefix('*').is_some_and(|end| name.ends_with(end));
+    if one == two || below(one, two) {
+        return Some(one.to_owned());
+    }
+    below(two, one).then(|| two.to_owned())
+}
+
+/// The place of hosts in the order in which routes are asked: names, longer wildcards, all; smaller goes first.
+pub(crate) fn host_rank(host: Option<&String>) -> (u8, usize) {
+    match host {
+        None => (2, 0),
+        Some(host) if host.starts_with("*.") => (1, usize::MAX - host.len()),
+        Some(_) => (0, 0),
     }
 }
 

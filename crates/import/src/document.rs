@@ -7,7 +7,7 @@ use crate::{ImportError, Place};
 use saphyr_parser::{Event, Parser};
 
 /// Values within values that are followed.
-const DEPTH: usize = 64;
+pub(crate) const DEPTH: usize = 64;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]

@@ -28,8 +28,7 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
     let mut draft = Draft::default();
     let mut read = Read::default();
     for path in paths {
-        let place = Place { file: path.clone(), line: 1 };
-        let text = files.read(path).map_err(|error| ImportError::new(&place, error))?;
+        let text = files.read(path).map_err(ImportError::unread)?;
         for document in documents(&text, path)? {
             for (key, node) in document.entries() {
                 let (grade, about) = read.take(key, node);

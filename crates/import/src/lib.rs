@@ -22,6 +22,7 @@ mod paths;
 mod pattern;
 mod report;
 mod spring;
+mod toml;
 mod traefik;
 mod yaml;
 
@@ -32,7 +33,7 @@ pub trait Files {
     /// The text of a file.
     ///
     /// # Errors
-    /// A sentence: it cannot be read.
+    /// A sentence that names the file: it cannot be read.
     fn read(&self, path: &str) -> Result<String, String>;
 
     /// The files that a pattern with `*`, `?` and `[…]` names, in their order; a path without these names itself.
@@ -54,7 +55,7 @@ pub struct Imported {
 /// The original cannot be read.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ImportError {
-    /// Where.
+    /// Where; line 0: it is about a file as a whole, which the message names.
     pub place: Place,
     /// What is wrong, in a sentence.
     pub message: String,
@@ -62,7 +63,11 @@ pub struct ImportError {
 
 impl std::fmt::Display for ImportError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}: {}", self.place.file, self.place.line, self.message)
+        match self.place.line {
+            // The message names the file.
+            0 => f.write_str(&self.message),
+            line => write!(f, "{}:{line}: {}", self.place.file, self.message),
+        }
     }
 }
 
@@ -71,6 +76,11 @@ impl std::error::Error for ImportError {}
 impl ImportError {
     pub(crate) fn new(place: &Place, message: impl Into<String>) -> Self {
         Self { place: place.clone(), message: message.into() }
+    }
+
+    /// A file that is given cannot be read; `message` says which.
+    pub(crate) fn unread(message: String) -> Self {
+        Self { place: Place::default(), message }
     }
 }
 
@@ -86,7 +96,7 @@ pub const FORMATS: &[(&str, &str, Importer)] = &[
     ("goloadbalance", "GoLoadBalance: its YAML file", goloadbalance::import),
     (
         "traefik",
-        "Traefik 2 and 3: files of the static and the dynamic configuration in YAML",
+        "Traefik 2 and 3: files of the static and the dynamic configuration in YAML or TOML, compose files with labels",
         traefik::import,
     ),
 ];
@@ -100,4 +110,29 @@ pub fn import(original: &str, paths: &[String], files: &dyn Files) -> Result<Imp
         return Err(ImportError::new(&Place::default(), format!("there is no importer for `{original}`")));
     };
     importer(paths, files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Files for Nothing {
+        fn read(&self, path: &str) -> Result<String, String> {
+            Err(format!("cannot read {path}: it is not there"))
+        }
+
+        fn glob(&self, _: &str) -> Result<Vec<String>, String> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_missing_file_has_no_line() {
+        for (original, ..) in FORMATS {
+            let error = import(original, &["gone.conf".to_owned()], &Nothing).unwrap_err();
+            assert_eq!(error.to_string(), "cannot read gone.conf: it is not there", "{original}");
+        }
+    }
 }

@@ -1,10 +1,38 @@
 //! Paths as originals name them, and what two of them have in common. Those of Caddy:
 //!
-//! `/a/*` takes what begins with `/a/`, and not `/a`; `/a*` takes `/ab`; `*.php` goes by the end. No letter's case
-//! counts.
+//! `/a/*` takes what begins with `/a/`, and not `/a`; `/a*` takes `/ab`; `*.php` goes by the end. The case of letters
+//! does not count to Caddy, and counts to others ([`Case`]).
 
 use crate::draft::Paths;
 use crate::pattern::{Whole, escaped};
+
+/// Whether `/A` is `/a` to the original.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Case {
+    #[default]
+    Ignored,
+    Counts,
+}
+
+impl Case {
+    fn is_same(self, one: &str, other: &str) -> bool {
+        match self {
+            Self::Ignored => one.eq_ignore_ascii_case(other),
+            Self::Counts => one == other,
+        }
+    }
+
+    /// Whether a text begins so.
+    fn begins(self, text: &str, begin: &str) -> bool {
+        text.get(..begin.len()).is_some_and(|front| self.is_same(front, begin))
+    }
+
+    /// Whether a text ends so.
+    fn ends(self, text: &str, end: &str) -> bool {
+        let at = text.len().checked_sub(end.len());
+        at.and_then(|at| text.get(at..)).is_some_and(|back| self.is_same(back, end))
+    }
+}
 
 /// One path of a matcher.
 #[derive(Clone, Debug)]
@@ -23,13 +51,12 @@ pub(crate) enum Atom {
     },
 }
 
-impl PartialEq for Atom {
-    fn eq(&self, other: &Self) -> bool {
-        self.regex().eq_ignore_ascii_case(&other.regex()) && self.is_exact() == other.is_exact()
-    }
-}
-
 impl Atom {
+    /// Whether both take the same.
+    pub(crate) fn is_same(&self, other: &Self, case: Case) -> bool {
+        case.is_same(&self.regex(), &other.regex()) && self.is_exact() == other.is_exact()
+    }
+
     /// A path of `path`.
     ///
     /// # Errors
@@ -64,13 +91,13 @@ impl Atom {
     }
 
     /// Whether it takes a path.
-    pub(crate) fn takes(&self, path: &str) -> bool {
+    pub(crate) fn takes(&self, path: &str, case: Case) -> bool {
         match self {
-            Self::Exact(exact) => exact.eq_ignore_ascii_case(path),
-            Self::Begins(begin) => begins(path, begin),
-            Self::Within(whole) => whole.eq_ignore_ascii_case(path) || begins(path, &format!("{whole}/")),
+            Self::Exact(exact) => case.is_same(exact, path),
+            Self::Begins(begin) => case.begins(path, begin),
+            Self::Within(whole) => case.is_same(whole, path) || case.begins(path, &format!("{whole}/")),
             Self::Between(begin, end) => {
-                path.len() >= begin.len() + end.len() && begins(path, begin) && ends(path, end)
+                path.len() >= begin.len() + end.len() && case.begins(path, begin) && case.ends(path, end)
             }
             Self::Regex { whole, .. } => whole.compiled.is_match(path),
         }
@@ -80,38 +107,40 @@ impl Atom {
     ///
     /// # Errors
     /// It cannot be said.
-    pub(crate) fn and(&self, other: &Self) -> Result<Option<Self>, String> {
+    pub(crate) fn and(&self, other: &Self, case: Case) -> Result<Option<Self>, String> {
         let found = match (self, other) {
             (Self::Exact(path), any) | (any, Self::Exact(path)) => {
-                any.takes(path).then(|| Self::Exact(path.clone()))
+                any.takes(path, case).then(|| Self::Exact(path.clone()))
             }
             (Self::Within(one), Self::Within(two)) => {
                 let (short, long) = if one.len() <= two.len() { (one, two) } else { (two, one) };
-                Self::Within(short.clone()).takes(long).then(|| Self::Within(long.clone()))
+                Self::Within(short.clone()).takes(long, case).then(|| Self::Within(long.clone()))
             }
             (Self::Within(whole), Self::Begins(begin)) | (Self::Begins(begin), Self::Within(whole)) => {
-                if begins(begin, &format!("{whole}/")) {
+                if case.begins(begin, &format!("{whole}/")) {
                     Some(Self::Begins(begin.clone()))
                 } else {
-                    begins(whole, begin).then(|| Self::Within(whole.clone()))
+                    case.begins(whole, begin).then(|| Self::Within(whole.clone()))
                 }
             }
             (Self::Begins(one), Self::Begins(two)) => {
                 let (short, long) = if one.len() <= two.len() { (one, two) } else { (two, one) };
-                begins(long, short).then(|| Self::Begins(long.clone()))
+                case.begins(long, short).then(|| Self::Begins(long.clone()))
             }
             (Self::Begins(begin), Self::Between(inner, end))
             | (Self::Between(inner, end), Self::Begins(begin)) => {
                 let (short, long) = if begin.len() <= inner.len() { (begin, inner) } else { (inner, begin) };
-                begins(long, short).then(|| Self::Between(long.clone(), end.clone()))
+                case.begins(long, short).then(|| Self::Between(long.clone(), end.clone()))
             }
-            (one, two) if one == two => Some(one.clone()),
+            (one, two) if one.is_same(two, case) => Some(one.clone()),
             (Self::Between(one, end), Self::Between(two, other))
-                if one.eq_ignore_ascii_case(two) && (ends(end, other) || ends(other, end)) =>
+                if case.is_same(one, two) && (case.ends(end, other) || case.ends(other, end)) =>
             {
                 Some(Self::Between(one.clone(), if end.len() > other.len() { end } else { other }.clone()))
             }
-            (Self::Between(_, end), Self::Between(_, other)) if !ends(end, other) && !ends(other, end) => {
+            (Self::Between(_, end), Self::Between(_, other))
+                if !case.ends(end, other) && !case.ends(other, end) =>
+            {
                 None
             }
             (Self::Regex { whole, .. }, Self::Begins(begin) | Self::Within(begin))
@@ -119,13 +148,18 @@ impl Atom {
                 if !whole.prefix.is_empty() =>
             {
                 let prefix = whole.prefix.as_str();
-                if begins(prefix, begin) {
+                if case.begins(prefix, begin) {
                     let is_self = matches!(self, Self::Regex { .. });
                     return Ok(Some(if is_self { self.clone() } else { other.clone() }));
                 }
-                if begins(begin, prefix) {
+                if case.begins(begin, prefix) {
                     return Err("a regular expression and another path hold together".to_owned());
                 }
+                None
+            }
+            (Self::Regex { whole: one, .. }, Self::Regex { whole: two, .. })
+                if !case.begins(&one.prefix, &two.prefix) && !case.begins(&two.prefix, &one.prefix) =>
+            {
                 None
             }
             _ => return Err("a regular expression and another path hold together".to_owned()),
@@ -190,23 +224,13 @@ impl Atom {
     }
 }
 
-/// Whether a text begins so, in any case.
-fn begins(text: &str, begin: &str) -> bool {
-    text.get(..begin.len()).is_some_and(|front| front.eq_ignore_ascii_case(begin))
-}
-
-/// Whether a text ends so, in any case.
-fn ends(text: &str, end: &str) -> bool {
-    let at = text.len().checked_sub(end.len());
-    at.and_then(|at| text.get(at..)).is_some_and(|back| back.eq_ignore_ascii_case(end))
-}
-
-/// The paths of a route; `as_regex`: by an expression in any case.
-pub(crate) fn paths(atom: Option<&Atom>, as_regex: bool) -> Paths {
+/// The paths of a route; `as_regex`: by an expression.
+pub(crate) fn paths(atom: Option<&Atom>, as_regex: bool, case: Case) -> Paths {
     match atom {
         None => Paths::All,
         Some(atom) => match atom.pattern().filter(|_| !as_regex) {
             Some(pattern) => Paths::Patterns(vec![pattern]),
+            None if case == Case::Counts => Paths::Regex(atom.regex()),
             None => Paths::Regex(atom.any_case()),
         },
     }

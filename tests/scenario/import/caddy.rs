@@ -12,8 +12,14 @@ use thalweg_tests::{Directory, Message, Process, STEP};
 use super::side::{Original, free_port};
 use super::watchdog;
 
-const CADDY: Original =
-    Original { name: "caddy", listening_at, start, prepare: super::nginx::prepare, is_own_page };
+const CADDY: Original = Original {
+    name: "caddy",
+    listening_at,
+    start,
+    prepare: super::nginx::prepare,
+    is_recorded: false,
+    is_own_page,
+};
 
 /// The line that every configuration has.
 const LINE: &str = "admin off";

@@ -12,7 +12,7 @@
 //! below 1024 become those that are 8000 higher.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A request of a file.
 #[derive(Clone, Debug)]
@@ -33,9 +33,17 @@ pub(super) struct Request {
     pub(super) texts: Vec<String>,
 }
 
+impl Request {
+    /// Whether the original takes it, by what the file expects of both.
+    pub(super) fn is_taken(&self) -> bool {
+        self.differs.is_none() && !self.texts.iter().any(|text| text == "status 404")
+    }
+}
+
 /// A file.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
+    pub(super) file: PathBuf,
     /// Names and texts, the first one is the configuration.
     pub(super) files: Vec<(String, String)>,
     pub(super) requests: Vec<Request>,
@@ -47,7 +55,12 @@ impl Case {
     pub(super) fn read(file: &Path) -> Self {
         let text = fs::read_to_string(file).unwrap();
         let first = format!("main.{}", file.extension().unwrap_or_default().to_string_lossy());
-        let mut case = Self { files: vec![(first, String::new())], requests: Vec::new(), losses: Vec::new() };
+        let mut case = Self {
+            file: file.to_owned(),
+            files: vec![(first, String::new())],
+            requests: Vec::new(),
+            losses: Vec::new(),
+        };
         for line in text.lines() {
             let trimmed = line.trim_start();
             if let Some(name) = trimmed.strip_prefix("#@ ") {

@@ -8,7 +8,7 @@ use thalweg_tests::Message;
 use super::case::Request;
 
 /// Fields of responses that are a proxy's own: of its framing, its name and its clock, and tags of files.
-const OWN: &[&str] = &[
+pub(super) const OWN: &[&str] = &[
     "accept-ranges",
     "connection",
     "content-length",
@@ -27,6 +27,8 @@ const OWN: &[&str] = &[
 /// them.
 const ADDED: &[&str] =
     &["via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-request-id", "traceparent"];
+/// Fields of a program's own pages of errors.
+const OF_PAGE: &[&str] = &["cache-control", "x-content-type-options"];
 const OF_CONNECTION: &[&str] = &["connection", "keep-alive", "te", "via", "x-answer"];
 
 /// What is not alike; empty: nothing. `theirs` is `None` where they need not be alike.
@@ -99,7 +101,7 @@ fn fields(message: &Message, request: &Request, is_own_page: bool) -> String {
         let name = name.to_ascii_lowercase();
         // Nothing has no type.
         let is_idle = name == "content-type" && message.body.is_empty() && request.method != "HEAD";
-        let is_of_page = is_own_page && (name.starts_with("content-") || name == "cache-control");
+        let is_of_page = is_own_page && (name.starts_with("content-") || OF_PAGE.contains(&name.as_str()));
         if is_idle || is_of_page || OWN.contains(&name.as_str()) {
             continue;
         }

@@ -21,11 +21,21 @@ impl Echo {
 
     /// A text with addresses of this run in place of the written ports.
     pub(super) fn placed(&self, text: &str) -> String {
+        self.pairs().iter().fold(text.to_owned(), |text, (written, real)| text.replace(written, real))
+    }
+
+    /// The reverse of [`Echo::placed`].
+    pub(super) fn written(&self, text: &str) -> String {
+        self.pairs().iter().fold(text.to_owned(), |text, (written, real)| text.replace(real, written))
+    }
+
+    /// Addresses as they are written, and those of this run.
+    fn pairs(&self) -> Vec<(String, String)> {
         let named = |port: u16, address: SocketAddr| (format!("127.0.0.1:{port}"), address.to_string());
         let mut pairs: Vec<(String, String)> =
             (9001..).zip(&self.services).map(|(port, service)| named(port, service.address())).collect();
         pairs.push(named(9009, self.refusing.address()));
-        pairs.iter().fold(text.to_owned(), |text, (written, real)| text.replace(written, real))
+        pairs
     }
 }
 

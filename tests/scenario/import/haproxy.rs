@@ -14,7 +14,8 @@ use thalweg_tests::{Directory, Message, Process, STEP};
 use super::side::{Original, free_port};
 use super::watchdog;
 
-const HAPROXY: Original = Original { name: "haproxy", listening_at, start, prepare, is_own_page };
+const HAPROXY: Original =
+    Original { name: "haproxy", listening_at, start, prepare, is_recorded: false, is_own_page };
 
 fn prepare(directory: &Directory) {
     let root = directory.path();

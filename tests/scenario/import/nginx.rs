@@ -14,7 +14,8 @@ use thalweg_tests::{Directory, Message, Process, STEP};
 use super::side::{Original, free_port};
 use super::watchdog;
 
-const NGINX: Original = Original { name: "nginx", listening_at, start, prepare, is_own_page };
+const NGINX: Original =
+    Original { name: "nginx", listening_at, start, prepare, is_recorded: false, is_own_page };
 
 /// Lines of nginx's own content types, a few of them.
 const TYPES: &str = "types { text/html html htm; text/css css; text/plain txt; application/json json;\n\

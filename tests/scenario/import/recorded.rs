@@ -9,7 +9,14 @@ use super::side::Original;
 use super::watchdog;
 
 fn recorded(name: &'static str) -> Original {
-    Original { name, listening_at: |text, _| text.to_owned(), start, prepare: |_| {}, is_own_page }
+    Original {
+        name,
+        listening_at: |text, _| text.to_owned(),
+        start,
+        prepare: |_| {},
+        is_recorded: false,
+        is_own_page,
+    }
 }
 
 fn start(_: &Directory, _: &Path, _: IpAddr) -> Option<Process> {

@@ -12,6 +12,7 @@ use thalweg_tests::proxy::command;
 use thalweg_tests::secure::Identity;
 use thalweg_tests::{Connection, Directory, Message, Process, Proxy, STEP, port, program};
 
+use super::answers::Answers;
 use super::case::{Case, Request};
 use super::compare;
 use super::echo::Echo;
@@ -27,10 +28,14 @@ pub(super) struct Original {
     pub(super) start: fn(&Directory, &Path, IpAddr) -> Option<Process>,
     /// Files that every case may name.
     pub(super) prepare: fn(&Directory),
+    /// Whether its answers are recorded, for machines without it (`answers.rs`).
+    pub(super) is_recorded: bool,
     /// Whether a response is one of the program's own pages of errors.
     pub(super) is_own_page: fn(&Message) -> bool,
 }
 
+/// Between two questions whether an original is there.
+const PAUSE: Duration = Duration::from_millis(20);
 /// How long `import` and `check` may take.
 const RUN: Duration = Duration::from_secs(20);
 
@@ -79,20 +84,70 @@ pub(super) fn play(original: &Original, case: &Case, echo: &Echo) -> String {
     let directories = [root(&first), root(&second)];
     let process = (original.start)(&first, &first.path().join(main), theirs);
     let proxy = Proxy::start_file(second, &[], file);
+    let mut judge =
+        Judge { process: process.as_ref(), ip: theirs, answers: Answers::of(original.name, &case.file) };
+    if original.is_recorded {
+        judge.wait(case, echo);
+    }
     for request in &case.requests {
         let ours = ask(request, ours, echo);
-        let theirs =
-            process.as_ref().filter(|_| request.differs.is_none()).map(|_| ask(request, theirs, echo));
+        let theirs = judge.answer(request, original, echo);
         let told = compare::told(request, theirs, ours, original.is_own_page, &directories);
         if !told.is_empty() {
             let _ = writeln!(out, "{}\n{told}", request.line);
         }
+    }
+    if process.is_some() {
+        judge.answers.write(&case.requests);
     }
     drop(proxy);
     if !out.is_empty() && std::env::var("IMPORT_CASE").is_ok() {
         let _ = writeln!(out, "{text}");
     }
     out
+}
+
+/// The original, as it runs or as it ran.
+struct Judge<'a> {
+    process: Option<&'a Process>,
+    ip: IpAddr,
+    answers: Answers,
+}
+
+impl Judge<'_> {
+    /// Waits until a running original has its configuration: each request that it takes is answered by more than its
+    /// own 404. What is never answered so is told when it is compared.
+    fn wait(&self, case: &Case, echo: &Echo) {
+        let deadline = Instant::now() + STEP;
+        let Some(process) = self.process else { return };
+        for request in case.requests.iter().filter(|request| request.is_taken()) {
+            while Instant::now() < deadline {
+                match ask(request, self.ip, echo) {
+                    Ok(message) if message.status() != 404 => break,
+                    _ if process.is_running() => std::thread::sleep(PAUSE),
+                    _ => return,
+                }
+            }
+        }
+    }
+
+    /// What the original does with a request; `None`: that is not known, or need not be the same.
+    fn answer(
+        &mut self,
+        request: &Request,
+        original: &Original,
+        echo: &Echo,
+    ) -> Option<Result<Message, String>> {
+        match self.process {
+            _ if request.differs.is_some() => None,
+            Some(_) if original.is_recorded => {
+                let answer = ask(request, self.ip, echo);
+                Some(answer.map(|answer| self.answers.take(request, &answer, echo)))
+            }
+            Some(_) => Some(ask(request, self.ip, echo)),
+            None => original.is_recorded.then(|| self.answers.find(request, echo)),
+        }
+    }
 }
 
 fn root(directory: &Directory) -> String {

@@ -6,6 +6,7 @@ use super::syntax::Directive;
 use super::walk::{Moved, State, Step};
 use crate::Grade;
 use crate::draft::size;
+use crate::paths::{Atom, Case};
 use crate::pattern::escaped;
 use crate::yaml::{Map, Value, one, one_or_many};
 
@@ -164,10 +165,12 @@ impl Importer<'_> {
                 let is_within = state.moved == Moved::No
                     && when.is_none()
                     && state.condition.paths.as_deref().is_some_and(|paths| {
-                        let below = crate::paths::Atom::Begins(format!("{prefix}/"));
-                        paths
-                            .iter()
-                            .all(|path| path.and(&below).is_ok_and(|both| both.as_ref() == Some(path)))
+                        let (below, case) = (Atom::Begins(format!("{prefix}/")), Case::Ignored);
+                        let is_below = |path: &Atom| {
+                            path.and(&below, case)
+                                .is_ok_and(|both| both.is_some_and(|it| it.is_same(path, case)))
+                        };
+                        paths.iter().all(is_below)
                     });
                 if is_within {
                     self.strip_prefix(&prefix, state);

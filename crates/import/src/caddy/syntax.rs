@@ -171,8 +171,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// It cannot be read, or its braces do not fit.
     pub(super) fn file(&mut self, path: &str) -> Result<Vec<Directive>, ImportError> {
-        let start = Place { file: path.to_owned(), line: 1 };
-        let text = self.files.read(path).map_err(|error| ImportError::new(&start, error))?;
+        let text = self.files.read(path).map_err(ImportError::unread)?;
         let all = self.expanded(tokens(&variables(&text), path)?, 0)?;
         let mut rest = all.as_slice();
         let mut found = Vec::new();

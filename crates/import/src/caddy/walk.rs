@@ -11,7 +11,7 @@ use super::syntax::Directive;
 use crate::Grade;
 use crate::branch::{Branch, Condition, Content};
 use crate::draft::{To, literal};
-use crate::paths::Atom;
+use crate::paths::{Atom, Case};
 use crate::yaml::{Map, one};
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ impl State {
                 out.paths = Some(below?);
             }
             Moved::To(path) => {
-                if !paths.iter().any(|atom| atom.takes(path)) {
+                if !paths.iter().any(|atom| atom.takes(path, Case::Ignored)) {
                     return Ok(None);
                 }
                 out.paths = None;

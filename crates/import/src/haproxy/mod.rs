@@ -77,8 +77,7 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
     };
     let mut whole = Vec::new();
     for path in paths {
-        let place = crate::Place { file: path.clone(), line: 0 };
-        let text = files.read(path).map_err(|error| ImportError::new(&place, error))?;
+        let text = files.read(path).map_err(ImportError::unread)?;
         whole.extend(sections(path, &text)?);
     }
     importer.read(&whole);

@@ -175,7 +175,7 @@ impl Reader<'_> {
     /// It cannot be read, or is no configuration of nginx.
     pub(super) fn file(&mut self, path: &str, depth: usize) -> Result<Vec<Directive>, ImportError> {
         let place = Place { file: path.to_owned(), line: 1 };
-        let text = self.files.read(path).map_err(|error| ImportError::new(&place, error))?;
+        let text = self.files.read(path).map_err(ImportError::unread)?;
         let mut lexer = Lexer { letters: text.chars().peekable(), place };
         self.block(&mut lexer, None, depth)
     }

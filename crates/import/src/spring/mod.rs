@@ -33,6 +33,8 @@ struct Importer {
     registry: Registry,
     insecure: bool,
     branches: Vec<Branch>,
+    /// Where the routes of the branches stand.
+    places: Vec<Place>,
     /// Filters of all routes.
     shared: Vec<Node>,
     cors: Vec<Map>,
@@ -128,14 +130,14 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
         registry: Registry::default(),
         insecure: false,
         branches: Vec::new(),
+        places: Vec::new(),
         shared: Vec::new(),
         cors: Vec::new(),
         splits: Vec::new(),
     };
     let mut whole = Node { place: Place::default(), content: Content::Map(Vec::new()) };
     for path in paths {
-        let place = Place { file: path.clone(), line: 1 };
-        let text = files.read(path).map_err(|error| ImportError::new(&place, error))?;
+        let text = files.read(path).map_err(ImportError::unread)?;
         for document in documents(&variables(&text), path)? {
             let document = nested(document);
             if let Some(profile) = at(&document, "spring.config.activate.on-profile") {
@@ -303,7 +305,7 @@ impl Importer {
             };
             if placed.is_refused {
                 let about = "the order of its predicates cannot be kept; requests are answered 501";
-                self.report.note(&Place::default(), route.name.as_str(), Grade::Lost, about, "");
+                self.report.note(&self.places[placed.branch], route.name.as_str(), Grade::Lost, about, "");
                 let body = "501 Not Implemented: the order of routes cannot be kept\n";
                 route.filters = vec![one("respond", one("status", 501_u16).with("body", literal(body)))];
                 route.to = To::Nowhere;

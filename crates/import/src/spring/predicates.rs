@@ -3,7 +3,7 @@
 use super::Call;
 use crate::branch::Condition;
 use crate::networks::network;
-use crate::paths::Atom;
+use crate::paths::{Atom, Case};
 use crate::pattern::{escaped, whole};
 use crate::yaml::{Value, one};
 
@@ -12,7 +12,7 @@ use crate::yaml::{Value, one};
 /// # Errors
 /// Why it is not taken over.
 pub(super) fn condition(call: &Call) -> Result<(Condition, &'static str), String> {
-    let mut condition = Condition::default();
+    let mut condition = Condition { case: Case::Counts, ..Condition::default() };
     let mut about = "";
     let text = |name: &str, number: usize| call.arg(name, number).map_or("", |node| node.text()).to_owned();
     match call.name.as_str() {

@@ -138,6 +138,7 @@ impl Importer {
             self.report.note(&call.place, call.text.as_str(), grade, about, concerns);
         }
         let content = self.content(route, &id, done, refused);
+        self.places.push(route.place.clone());
         self.branches.push(Branch { condition: condition_of_all, content, is_guarded: false });
     }
 

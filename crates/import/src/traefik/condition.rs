@@ -1,5 +1,6 @@
 //! What a request must be, and what two such conditions have in common.
 
+use crate::branch::{host_in_both, host_rank};
 use crate::draft::{Conditions, Paths};
 use crate::networks::network;
 use crate::pattern::escaped;
@@ -161,11 +162,7 @@ impl Condition {
     }
 
     pub(super) fn rank(&self) -> Rank {
-        let host = match self.hosts.first() {
-            None => (2, 0),
-            Some(host) if host.starts_with("*.") => (1, usize::MAX - host.len()),
-            Some(_) => (0, 0),
-        };
+        let host = host_rank(self.hosts.first());
         let path = match self.path.paths() {
             Paths::Patterns(_) => 0,
             Paths::Regex(_) => 1,
@@ -196,15 +193,6 @@ fn both(one: &Map, two: &Map) -> Result<Map, String> {
         all.put(name.as_str(), value.clone());
     }
     Ok(all)
-}
-
-/// The host that two of a list have in common.
-fn host_in_both(one: &str, two: &str) -> Option<String> {
-    let below = |name: &str, domain: &str| domain.strip_prefix('*').is_some_and(|end| name.ends_with(end));
-    if one == two || below(one, two) {
-        return Some(one.to_owned());
-    }
-    below(two, one).then(|| two.to_owned())
 }
 
 /// Networks and addresses; `None`: one of them is none.

@@ -173,6 +173,11 @@ impl Importer {
                     let is_permanent = text(to, "permanent").is_none_or(|text| text == "true");
                     entry.redirect = Some((scheme, target, is_permanent));
                     self.note_all(key, inner, &exact());
+                    if let Some(priority) = get(to, "priority") {
+                        let about =
+                            "all requests are redirected, also those of routers with a higher priority";
+                        self.note("priority", priority, near(about));
+                    }
                 }
                 "encodequerysemicolons" => self.note(key, inner, near("the query goes on as it came")),
                 _ => {}

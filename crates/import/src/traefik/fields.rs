@@ -25,7 +25,10 @@ impl Importer {
         let (mut request, mut response) = (Change::default(), Change::default());
         let mut cors = Map::default();
         let mut host = None;
-        for (key, inner) in node.entries() {
+        // What begins with `custom` has the last word.
+        let mut entries: Vec<&(String, Node)> = node.entries().iter().collect();
+        entries.sort_by_key(|(key, _)| key.to_ascii_lowercase().starts_with("custom"));
+        for (key, inner) in entries {
             let value = inner.text();
             let on = value.eq_ignore_ascii_case("true");
             let outcome = match key.to_ascii_lowercase().as_str() {

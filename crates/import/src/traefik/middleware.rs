@@ -26,6 +26,8 @@ pub(super) struct Chain {
     pub(super) attempts: Option<u64>,
     /// The path is changed, and Traefik does not change places back.
     pub(super) moves: bool,
+    /// A prefix is taken away, and told to the service.
+    pub(super) strips: bool,
 }
 
 impl Importer {
@@ -33,8 +35,19 @@ impl Importer {
     ///
     /// # Errors
     /// It cannot be said: its requests are refused.
-    pub(super) fn chain(&mut self, names: &[String], site: &Site, depth: usize) -> Result<Chain, String> {
+    pub(super) fn chain(&mut self, names: &[String], site: &Site) -> Result<Chain, String> {
         let mut chain = Chain::default();
+        self.extend(&mut chain, names, site, 0)?;
+        Ok(chain)
+    }
+
+    fn extend(
+        &mut self,
+        chain: &mut Chain,
+        names: &[String],
+        site: &Site,
+        depth: usize,
+    ) -> Result<(), String> {
         if depth > DEPTH {
             return Err(format!("more than {DEPTH} chains within each other"));
         }
@@ -49,14 +62,11 @@ impl Importer {
                 return Err(format!("the middleware `{name}` is empty"));
             };
             if kind.eq_ignore_ascii_case("chain") {
-                let more = self.chain(&texts(get(&inner, "middlewares")), site, depth + 1)?;
-                chain.filters.extend(more.filters);
-                chain.attempts = more.attempts.or(chain.attempts);
-                chain.moves |= more.moves;
+                self.extend(chain, &texts(get(&inner, "middlewares")), site, depth + 1)?;
                 self.note_all(&kind, &inner, &exact());
                 continue;
             }
-            match self.one(&kind.to_ascii_lowercase(), &inner, site, &mut chain) {
+            match self.one(&kind.to_ascii_lowercase(), &inner, site, chain) {
                 Ok(outcome) => self.note(&kind, &inner, outcome),
                 Err(about) => {
                     self.note_for(&kind, &inner, lost(&about), &format!("requests that pass {name}"));
@@ -64,7 +74,7 @@ impl Importer {
                 }
             }
         }
-        Ok(chain)
+        Ok(())
     }
 
     fn one(&mut self, kind: &str, node: &Node, site: &Site, chain: &mut Chain) -> Result<Outcome, String> {

@@ -1,15 +1,17 @@
 //! Traefik 2 and 3: files of the static and the dynamic configuration.
 //!
-//! `rule` takes rules apart, `condition` says what two of them have in common, `order` brings routers into their order.
-//! `entry` reads entry points and certificates, `router` makes routes, `middleware` their filters (with `place`,
-//! `fields` and `access`), `service` says where they go, and `whole` does so for connections. `known` grades what
-//! concerns the process rather than a request, and everything that nothing has read.
+//! `labels` makes the tree of such files of a compose file. `rule` takes rules apart, `condition` says what two of them
+//! have in common, `order` brings routers into their order. `entry` reads entry points and certificates, `router` makes
+//! routes, `middleware` their filters (with `place`, `fields` and `access`), `service` says where they go, and `whole`
+//! does so for connections. `known` grades what concerns the process rather than a request, and everything that nothing
+//! has read.
 
 mod access;
 mod condition;
 mod entry;
 mod fields;
 mod known;
+mod labels;
 mod middleware;
 mod order;
 mod place;
@@ -21,14 +23,18 @@ mod whole;
 use crate::document::{Content, Node, documents};
 use crate::draft::Draft;
 use crate::yaml::{Map, one};
-use crate::{Files, Grade, ImportError, Imported, Place, Report};
+use crate::{Files, Grade, ImportError, Imported, Report};
+use labels::Labels;
 use std::collections::HashSet;
 
 /// What differs whatever is configured.
 const ALWAYS: &[&str] = &[
     "paths are compared and sent on in their normal form: `.` and `..` resolved, ordinary escapes decoded",
+    "a dot at the end of a host's name is taken away",
     "services get `X-Forwarded-For`, `-Host`, `-Proto` and `Via`; `X-Forwarded-Port`, `X-Forwarded-Server` and \
      `X-Real-Ip` of Traefik are not sent",
+    "`X-Forwarded-*` of clients that `trusted_proxies` does not name: those that Thalweg does not write itself go on, where \
+     Traefik takes all away",
     "errors of the proxy have pages of its own; the status is 502, 503 or 504 as the fault says",
     "endpoints that refuse connections are left out for a while, and a request that reached nobody goes to another one",
     "routers of equal priority are asked in the order of the files; Traefik does not say which goes first",
@@ -73,9 +79,10 @@ fn is_on(node: &Node, key: &str) -> bool {
     text(node, key).is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// The name without `@file`.
+/// The name without its provider, where that is one of files or labels.
 fn local(name: &str) -> &str {
-    name.strip_suffix("@file").unwrap_or(name)
+    let ends = ["@file", "@docker", "@swarm"];
+    ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 /// A name of a provider's object, found in any case of letters as it is written.
@@ -112,11 +119,22 @@ struct Importer {
 pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, ImportError> {
     let mut roots = Vec::new();
     for path in paths {
-        let place = Place { file: path.clone(), line: 1 };
-        let text = files.read(path).map_err(|error| ImportError::new(&place, error))?;
-        roots.extend(documents(&text, path)?);
+        let text = files.read(path).map_err(ImportError::unread)?;
+        match path.to_ascii_lowercase().ends_with(".toml") {
+            true => roots.push(crate::toml::document(&text, path)?),
+            false => roots.extend(documents(&text, path)?),
+        }
     }
+    let (compose, mut roots): (Vec<Node>, Vec<Node>) = roots.into_iter().partition(labels::is_compose);
+    let options: Vec<Node> = compose.iter().filter_map(labels::options).collect();
+    let is_exposed = labels::is_exposed_by_default(&[&*roots, &*options].concat());
+    roots.extend(options);
+    let found: Vec<Labels> = compose.iter().map(|root| labels::labels(root, is_exposed)).collect();
+    roots.extend(found.iter().map(|labels| labels.root.clone()));
     let mut importer = Importer::new(roots);
+    for (key, node, outcome) in found.into_iter().flat_map(|labels| labels.noted) {
+        importer.note(&key, &node, outcome);
+    }
     importer.collect();
     importer.entry_points();
     importer.certificates();

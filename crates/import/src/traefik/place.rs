@@ -30,26 +30,30 @@ impl Importer {
         match kind {
             "addprefix" => {
                 let prefix = text(node, "prefix").ok_or("it has no prefix")?;
-                chain
-                    .filters
-                    .push(one("rewrite", one("path", format!("{}{{upstream_path}}", literal(prefix)))));
+                let slash = if prefix.starts_with('/') { "" } else { "/" };
+                let path = format!("{slash}{}{{upstream_path}}", literal(prefix));
+                chain.filters.push(one("rewrite", one("path", path)));
                 Ok(exact())
             }
             "stripprefix" => strip(&texts(get(node, "prefixes")), chain),
             "stripprefixregex" => {
+                // The first expression that fits, as an alternative of one.
+                let mut all = Vec::new();
                 for regex in texts(get(node, "regex")) {
                     let inner = regex.trim_start_matches('^').to_owned();
                     Regex::new(&inner).map_err(|_| "its regular expression is not understood".to_owned())?;
-                    let regex = format!("(?:{inner})/?(?P<rest>.*)");
-                    chain
-                        .filters
-                        .push(one("rewrite", one("regex", one("match", regex).with("to", "/${rest}"))));
+                    all.push(format!("(?:{inner})"));
                 }
+                if all.is_empty() {
+                    return Err("it has no expressions".to_owned());
+                }
+                let regex = format!("(?:{})/?(?P<rest>.*)", all.join("|"));
+                chain.filters.push(one("rewrite", one("regex", one("match", regex).with("to", "/${rest}"))));
                 Ok(near("`X-Forwarded-Prefix` is not sent"))
             }
             "replacepath" => {
                 let path = text(node, "path").ok_or("it has no path")?;
-                let field = one("set", one("X-Replaced-Path", "{upstream_path}"));
+                let field = one("append", one("X-Replaced-Path", "{upstream_path}"));
                 chain.filters.push(one("headers", one("request", field)));
                 chain.filters.push(one("rewrite", one("path", literal(path))));
                 Ok(exact())
@@ -75,10 +79,12 @@ impl Importer {
         let own = site.port.map_or(String::new(), |port| port.to_string());
         let is_same = (scheme == "https") == site.is_secure
             && port.is_none_or(|port| port == own || (own.is_empty() && matches!(port, "443" | "80")));
+        let to = other_scheme(scheme, port);
         if !is_same {
-            chain.filters.extend(redirect(&other_scheme(scheme, port), is_on(node, "permanent")));
+            chain.filters.extend(redirect(&to, is_on(node, "permanent")));
         }
-        self.note_inner(node, &[("scheme", exact()), ("port", exact()), ("permanent", exact())]);
+        let keys = ["scheme", "port", "permanent"];
+        self.note_inner(node, &keys.map(|key| (key, exact())));
         Ok(exact())
     }
 
@@ -91,7 +97,8 @@ impl Importer {
     ) -> Result<Outcome, String> {
         let regex = text(node, "regex").ok_or("it has no regex")?;
         let to = text(node, "replacement").ok_or("it has no replacement")?;
-        self.note_inner(node, &[("regex", exact()), ("replacement", exact()), ("permanent", exact())]);
+        let keys = ["regex", "replacement", "permanent"];
+        self.note_inner(node, &keys.map(|key| (key, exact())));
         let Some((target, keeps_query)) = target(regex, to, site)? else { return Ok(exact()) };
         for made in redirect(&target, is_on(node, "permanent")) {
             let made = match made.get("redirect") {
@@ -170,6 +177,11 @@ fn target(regex: &str, to: &str, site: &Site) -> Result<Option<(String, bool)>, 
     Ok(Some((format!("{}{path}", literal(&text)), goes_along)))
 }
 
+/// Whether a filter before has changed the path.
+fn is_moved(chain: &Chain) -> bool {
+    chain.filters.iter().any(|filter| filter.get("rewrite").is_some())
+}
+
 /// A condition on the path as clients have sent it.
 fn when(regex: &str) -> Map {
     one("path", format!("~{regex}"))
@@ -180,6 +192,12 @@ fn strip(prefixes: &[String], chain: &mut Chain) -> Result<Outcome, String> {
     if prefixes.is_empty() {
         return Err("it has no prefixes".to_owned());
     }
+    let is_moved = is_moved(chain);
+    // What the client has said of it is not believed.
+    if !chain.strips {
+        chain.filters.push(one("headers", one("request", one("remove", "X-Forwarded-Prefix"))));
+        chain.strips = true;
+    }
     for prefix in prefixes {
         let field = one("append", one("X-Forwarded-Prefix", literal(prefix)));
         let regex = format!("{}.*", escaped(prefix));
@@ -189,6 +207,7 @@ fn strip(prefixes: &[String], chain: &mut Chain) -> Result<Outcome, String> {
     let regex = format!("(?:{})/?(.*)", all.join("|"));
     chain.filters.push(one("rewrite", one("regex", one("match", regex).with("to", "/$1"))));
     Ok(match prefixes.len() {
+        _ if is_moved => near("`X-Forwarded-Prefix` goes by the path of the client, before it was changed"),
         1 => exact(),
         _ => near("where several prefixes fit, `X-Forwarded-Prefix` names each"),
     })
@@ -197,6 +216,7 @@ fn strip(prefixes: &[String], chain: &mut Chain) -> Result<Outcome, String> {
 /// `replacePathRegex`.
 fn replace(regex: &str, to: &str, chain: &mut Chain) -> Result<Outcome, String> {
     Regex::new(regex).map_err(|_| "its regular expression is not understood".to_owned())?;
+    let is_moved = is_moved(chain);
     let (front, body) = match regex.strip_prefix('^') {
         Some(rest) => ("", rest),
         None => ("(?P<front>.*?)", regex),
@@ -215,9 +235,13 @@ fn replace(regex: &str, to: &str, chain: &mut Chain) -> Result<Outcome, String> 
     }
     let begin = if is_whole { "" } else { "${front}" };
     let end = if back.is_empty() { "" } else { "${back}" };
-    let field = one("request", one("set", one("X-Replaced-Path", "{upstream_path}")));
+    let field = one("request", one("append", one("X-Replaced-Path", "{upstream_path}")));
     chain.filters.push(one("headers", field).with("when", when(&whole(regex, false)?.text)));
     let rewrite = one("match", format!("{front}{body}{back}")).with("to", format!("{begin}{to}{end}"));
     chain.filters.push(one("rewrite", one("regex", rewrite)));
-    Ok(if is_whole { exact() } else { near("only the first match is replaced") })
+    Ok(match is_whole {
+        _ if is_moved => near("`X-Replaced-Path` goes by the path of the client, before it was changed"),
+        true => exact(),
+        false => near("only the first match is replaced"),
+    })
 }

@@ -104,6 +104,11 @@ impl Importer {
         let length = i64::try_from(router.text.len()).unwrap_or(i64::MAX);
         router.priority =
             text(node, "priority").and_then(|text| text.parse().ok()).filter(|it| *it != 0).unwrap_or(length);
+        if router.text.is_empty() {
+            router.rule = Rule::default();
+            let about = "it has no rule, so it takes no request: labels without one have `defaultRule`, which is not read";
+            self.note(name, node, lost(about));
+        }
         if !router.rule.lost.is_empty() {
             router.closed = Some(router.rule.lost.join("; "));
         }
@@ -298,7 +303,7 @@ impl Importer {
 
     fn treatment(&mut self, router: &Router, before: &[String], site: &Site) -> Result<Treatment, String> {
         let names = [before, &router.middlewares].concat();
-        let chain = self.chain(&names, site, 0)?;
+        let chain = self.chain(&names, site)?;
         let made = self.service(&router.service, chain.attempts, 0)?;
         let mut filters = chain.filters;
         if chain.moves {

@@ -241,12 +241,7 @@ impl Parser<'_> {
             }
         };
         match name {
-            "Host" | "HostHeader" => each(&|arg| {
-                Ok(Condition {
-                    hosts: vec![arg.trim_end_matches('.').to_ascii_lowercase()],
-                    ..Condition::default()
-                })
-            }),
+            "Host" | "HostHeader" => self.host(args),
             "HostRegexp" => self.host_regexp(args),
             "Path" => each(&|arg| path(arg, false)),
             "PathPrefix" => each(&|arg| path(arg, true)),
@@ -260,14 +255,11 @@ impl Parser<'_> {
                     network_list(args).ok_or_else(|| format!("`{}` is no network", args.join(", ")))?;
                 Ok(Tree::Is(Box::new(Condition { client, ..Condition::default() })))
             }
-            "Header" | "Headers" if args.len() == 2 && args[0].eq_ignore_ascii_case("host") => {
-                let hosts = vec![args[1].to_ascii_lowercase()];
-                Ok(Tree::Is(Box::new(Condition { hosts, ..Condition::default() })))
-            }
-            "HeaderRegexp" | "HeadersRegexp"
+            // The name of the host is no field to Traefik: nothing fits.
+            "Header" | "Headers" | "HeaderRegexp" | "HeadersRegexp"
                 if args.first().is_some_and(|it| it.eq_ignore_ascii_case("host")) =>
             {
-                self.host_regexp(&args[1..])
+                Ok(Tree::Or(Vec::new()))
             }
             "Header" | "Headers" => {
                 let [key, value] = args else { return Err(format!("`{name}` takes a name and a value")) };
@@ -279,6 +271,29 @@ impl Parser<'_> {
             }
             "Query" | "QueryRegexp" => query(name, args),
             _ => Err(format!("`{name}` has no counterpart")),
+        }
+    }
+
+    fn host(&mut self, args: &[String]) -> Result<Tree, String> {
+        let mut found = Vec::new();
+        for arg in args {
+            let name = arg.trim_end_matches('.').to_ascii_lowercase();
+            let is_plain = !name.is_empty() && !name.trim_start_matches("*.").contains('*');
+            if name != "*" && !is_plain {
+                return Err(format!("`{arg}` is no name of a host"));
+            }
+            if name.starts_with("*.") {
+                let about =
+                    format!("`{arg}` takes names of one label below; here it takes those of several too");
+                self.rule.near.push(about);
+            }
+            let hosts = if name == "*" { Vec::new() } else { vec![name] };
+            found.push(Tree::Is(Box::new(Condition { hosts, ..Condition::default() })));
+        }
+        match found.len() {
+            0 => Err("`Host` has no argument".to_owned()),
+            1 => Ok(found.remove(0)),
+            _ => Ok(Tree::Or(found)),
         }
     }
 
@@ -365,7 +380,16 @@ mod tests {
     }
 
     #[test]
+    fn a_wildcard_of_one_label_is_told() {
+        let found = rule("Host(`*.a.example`)");
+        assert_eq!((found.near.len(), found.alternatives[0].is.hosts.join(",").as_str()), (1, "*.a.example"));
+        assert!(rule("Host(`*`)").alternatives[0].is.hosts.is_empty());
+        assert_eq!(rule("Host(`a*.example`)").lost.len(), 1);
+    }
+
+    #[test]
     fn contradictions_take_nothing() {
         assert!(rule("Host(`a`) && Host(`b`)").alternatives.is_empty());
+        assert!(rule("Header(`Host`, `a`)").alternatives.is_empty());
     }
 }

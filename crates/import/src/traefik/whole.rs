@@ -34,7 +34,7 @@ impl Importer {
             names.is_empty() || names.contains(name)
         });
         if is_shared && kind == "tcp" {
-            return Err("routers of HTTP are on this entry point too: a listener has one protocol".to_owned());
+            return Err("routers of HTTP are on this entry point too, and Traefik asks this one first: a listener has one protocol".to_owned());
         }
         if get(router, "middlewares").is_some() {
             return Err("middlewares of connections: write `access` at the listener".to_owned());
