@@ -1,12 +1,15 @@
 //! HAProxy: `haproxy.cfg`, or several files that it reads one after the other.
 //!
-//! `lines` reads the syntax, `proxy` and `known` what sections say, `acl` and `template` conditions and samples,
-//! `rules` collects what is asked in which order, `program` plays it into sets of requests, `order` makes routes of
-//! these whose precedence keeps that order, and `http` writes them. `service` makes services of servers, `listen`
-//! listeners of binds, and `tcp` is for whole connections.
+//! `lines` reads the syntax, `proxy` and `known` what sections say, `acl`, `sample` and `template` conditions and
+//! samples, `rules` collects what is asked in which order, `program` plays it into sets of requests (`resolve` says
+//! what a condition leaves of a set, `deed` what a rule does), `order` makes routes of these whose precedence keeps
+//! that order, and `http` writes them. `service` and `health` make services of servers, `listen` listeners of binds,
+//! and `tcp` is for whole connections.
 
 mod acl;
 mod actions;
+mod deed;
+mod health;
 mod http;
 mod known;
 mod lines;
@@ -16,7 +19,9 @@ mod paths;
 mod program;
 mod proxy;
 mod region;
+mod resolve;
 mod rules;
+mod sample;
 mod service;
 mod tcp;
 mod template;

@@ -4,14 +4,15 @@
 //! the set. Any other splits the set: those that fit go before the rest, and a condition that is negated takes those
 //! out that it does not want by a set that stands before. So `!` needs no opposite of a host or a path.
 
-use super::acl::{Condition, Literal, Rate, Test};
-use super::actions::{self, Action, Lost};
+use super::acl::{Condition, Literal, Test};
+use super::actions::{Action, Lost};
 use super::lines::Line;
 use super::listen::Listener;
-use super::region::{Meet, Region, complement};
+use super::region::{Meet, Region};
+use super::resolve::Resolved;
 use super::template::Scope;
-use crate::draft::{duration, literal};
-use crate::yaml::{Map, Value, one, one_or_many};
+use crate::draft::literal;
+use crate::yaml::{Map, Value, one};
 use crate::{Grade, Report};
 use std::collections::BTreeMap;
 
@@ -125,7 +126,7 @@ impl Program<'_> {
         sets
     }
 
-    fn scope(&self, set: &Alternative) -> Scope {
+    pub(super) fn scope(&self, set: &Alternative) -> Scope {
         let mut secure = set.region.listeners.iter().map(|at| self.listeners[*at].is_secure());
         let mut ports = set.region.listeners.iter().map(|at| self.listeners[*at].port);
         let first = (secure.next(), ports.next());
@@ -138,7 +139,7 @@ impl Program<'_> {
         }
     }
 
-    fn note(&mut self, rule: &Rule, grade: Grade, about: impl Into<String>) {
+    pub(super) fn note(&mut self, rule: &Rule, grade: Grade, about: impl Into<String>) {
         let concerns = self.name.clone();
         self.report.note(&rule.line.place, rule.line.text.as_str(), grade, about, concerns);
     }
@@ -261,125 +262,8 @@ impl Program<'_> {
         }
     }
 
-    /// What tests leave of a set; `None`: nothing. Networks that are not wanted may stay for `access`.
-    fn resolve(&self, set: &Alternative, tests: &[Literal], keeps_networks: bool) -> Option<Resolved> {
-        let mut found = Resolved { fits: set.region.clone(), without: Vec::new(), unknown: None };
-        for literal in tests {
-            if let Some(why) = self.stale(set, &literal.test) {
-                found.unknown = Some(why);
-                continue;
-            }
-            let narrowed = match &literal.test {
-                Test::Client(_) if literal.negated && keeps_networks => {
-                    Narrowed::Without(literal.test.clone())
-                }
-                _ => self.narrowed(&found.fits, literal),
-            };
-            match narrowed {
-                Narrowed::To(region) => found.fits = region,
-                Narrowed::Without(Test::Methods(more)) => {
-                    let known = found.without.iter_mut().find_map(|test| match test {
-                        Test::Methods(known) => Some(known),
-                        _ => None,
-                    });
-                    match known {
-                        Some(known) => known.extend(more),
-                        None => found.without.push(Test::Methods(more)),
-                    }
-                }
-                Narrowed::Without(test) => found.without.push(test),
-                Narrowed::Nothing => return None,
-                Narrowed::Unknown(why) => found.unknown = Some(why),
-            }
-        }
-        Some(found)
-    }
-
-    /// `deny` for all but some, as the filter `access`.
-    fn kept_out(&self, set: &Alternative, found: &Resolved, rule: &Rule) -> Option<Map> {
-        let scope = self.scope(set);
-        let Ok(Action::Deny(answer)) = actions::request(&rule.words, &scope) else { return None };
-        let status: Option<Value> = match (answer.get("respond"), answer.get("access")) {
-            (Some(Value::Number(403)), _) => None,
-            (Some(Value::Number(404)), _) => Some(404_u16.into()),
-            (None, Some(_)) => Some("close".into()),
-            _ => return None,
-        };
-        let when = self.when(set, &found.fits, &[])?;
-        let mut members: Vec<Value> = Vec::new();
-        for test in &found.without {
-            let all = Region { listeners: set.region.listeners.clone(), ..Region::default() };
-            match (test, all.and(test, self.listeners)) {
-                (Test::Client(networks), _) => {
-                    members.extend(networks.iter().map(|net| net.to_string().into()))
-                }
-                (Test::Paths(_) | Test::Header(..), Meet::Region(region)) => {
-                    members.push(region.when()?.into())
-                }
-                _ => return None,
-            }
-        }
-        if members.is_empty() {
-            return None;
-        }
-        let mut access = one("allow", one_or_many(members));
-        if let Some(status) = status {
-            access.put("status", status);
-        }
-        let filter = one("access", access);
-        Some(if when.is_empty() { filter } else { filter.with("when", when) })
-    }
-
-    /// A test of what rules before have changed.
-    fn stale(&self, set: &Alternative, test: &Test) -> Option<String> {
-        match test {
-            Test::Paths(_) if set.is_moved => Some("the path was changed by a rule before".to_owned()),
-            Test::Hosts(_) if set.touched.iter().any(|name| name == "host") => {
-                Some("the host was changed by a rule before".to_owned())
-            }
-            Test::Header(name, _) if set.touched.contains(name) => {
-                Some(format!("the field `{name}` was changed by a rule before"))
-            }
-            _ => None,
-        }
-    }
-
-    fn narrowed(&self, region: &Region, literal: &Literal) -> Narrowed {
-        let positive = match (&literal.test, literal.negated) {
-            (test, false) => Some(test.clone()),
-            (Test::Always(value), true) => Some(Test::Always(!value)),
-            (Test::Secure(value), true) => Some(Test::Secure(!value)),
-            (Test::Port(ports, is_in), true) => Some(Test::Port(ports.clone(), !is_in)),
-            (Test::Client(networks), true) => Some(Test::Client(complement(networks))),
-            (Test::Header(name, super::acl::Rule::Present), true) => {
-                Some(Test::Header(name.clone(), super::acl::Rule::Absent))
-            }
-            (Test::Header(name, super::acl::Rule::Absent), true) => {
-                Some(Test::Header(name.clone(), super::acl::Rule::Present))
-            }
-            (Test::Query(name, super::acl::Rule::Present), true) => {
-                Some(Test::Query(name.clone(), super::acl::Rule::Absent))
-            }
-            (Test::Down(_), true) => Some(Test::Always(true)),
-            (Test::Unknown(why), true) => return Narrowed::Unknown(why.clone()),
-            _ => None,
-        };
-        match positive {
-            Some(test) => match region.and(&test, self.listeners) {
-                Meet::Region(region) => Narrowed::To(region),
-                Meet::Empty => Narrowed::Nothing,
-                Meet::Unsayable(why) => Narrowed::Unknown(why),
-            },
-            None => match region.and(&literal.test, self.listeners) {
-                Meet::Empty => Narrowed::To(region.clone()),
-                Meet::Region(inner) if inner == *region => Narrowed::Nothing,
-                _ => Narrowed::Without(literal.test.clone()),
-            },
-        }
-    }
-
     /// The condition as `when` of a filter.
-    fn when(&self, set: &Alternative, fits: &Region, without: &[Test]) -> Option<Map> {
+    pub(super) fn when(&self, set: &Alternative, fits: &Region, without: &[Test]) -> Option<Map> {
         if !without.is_empty()
             || fits.listeners != set.region.listeners
             || fits.hosts != set.region.hosts
@@ -476,100 +360,8 @@ impl Program<'_> {
         }
     }
 
-    /// What a rule does, with what it asks of passwords, rates and responses.
-    fn action(&mut self, rule: &Rule, special: &[Literal], scope: &Scope) -> Result<Action, Lost> {
-        let made = match rule.stage {
-            Stage::Choose => Action::Backend(rule.words.first().cloned().unwrap_or_default()),
-            Stage::Redirect => Action::Answer(actions::redirect(&rule.words, scope)?),
-            Stage::Response => {
-                let filter = actions::response(&rule.words, scope)?;
-                if rule.is_after { Action::After(filter) } else { Action::Response(filter) }
-            }
-            Stage::Connection | Stage::Request => actions::request(&rule.words, scope)?,
-        };
-        let Some(literal) = special.first() else {
-            return match made {
-                Action::Auth(_) => {
-                    Err(Lost::closing("it asks everybody, whoever they are; requests are answered 501"))
-                }
-                made => Ok(made),
-            };
-        };
-        let because = |why: &str| Lost { why: why.to_owned(), closes: self.is_closing(rule), is_near: false };
-        if special.len() > 1 {
-            return Err(because("two conditions of this kind are not asked together"));
-        }
-        match (&literal.test, literal.negated, made) {
-            (Test::User(list), true, Action::Auth(realm)) => self.asked_user(list, &realm),
-            (Test::User(list), true, Action::Deny(_)) => {
-                self.note(rule, Grade::Near, "clients are asked for a name and a password");
-                self.asked_user(list, &scope.frontend.clone())
-            }
-            (Test::Rate(rate), false, Action::Deny(answer)) => {
-                self.note(rule, Grade::Near, "who is refused gets 429 and `Retry-After`; an allowance comes back evenly, and not by windows");
-                self.limited(rate, &answer)
-            }
-            (Test::Status(statuses), false, Action::Response(filter)) => {
-                Ok(Action::Response(for_status(&filter, statuses)))
-            }
-            (Test::Status(statuses), false, Action::After(filter)) => {
-                Ok(Action::After(for_status(&filter, statuses)))
-            }
-            _ => Err(because("its condition cannot be asked here")),
-        }
-    }
-
-    fn asked_user(&self, list: &str, realm: &str) -> Result<Action, Lost> {
-        let Some(users) = self.users.get(list).filter(|users| !users.is_empty()) else {
-            return Err(Lost::closing(format!(
-                "no password of the list {list} can be checked; requests are answered 501"
-            )));
-        };
-        let basic = one("basic", one("users", users.clone()));
-        let filter = one("auth", basic.with("realm", realm).with("keep_credentials", true));
-        Ok(Action::Change { filter, is_move: false, is_idempotent: true })
-    }
-
-    /// A limit of a client's requests.
-    fn limited(&self, rate: &Rate, answer: &Map) -> Result<Action, Lost> {
-        let counter = rate.counter.as_ref().and_then(|counter| self.counters.get(counter));
-        let (key, table) = match (counter, &rate.table, &rate.counter) {
-            (Some((key, table)), other, _) => (key.clone(), other.clone().unwrap_or_else(|| table.clone())),
-            (None, table, None) => ("client_ip".into(), table.clone().unwrap_or_else(|| self.name.clone())),
-            _ => return Err(Lost::closing("what it counts is not tracked; requests are answered 501")),
-        };
-        let name = format!("{table} {}", rate.what);
-        let status = match answer.get("respond") {
-            Some(Value::Number(429)) => 429_u16,
-            _ => 503,
-        };
-        let filter = if rate.what == "conn_cur" {
-            let map = one("max", rate.most.max(1)).with("key", key).with("missing", "allow");
-            one("concurrency", map.with("status", status).with("name", name))
-        } else {
-            let period = self.periods.get(&(table.clone(), rate.what.clone())).copied();
-            let period = period
-                .ok_or_else(|| Lost::closing(format!("the table {table} does not say how long it counts")))?;
-            let map = one("requests", rate.most.max(1)).with("per", duration(period));
-            let map = map.with("burst", rate.most.max(1)).with("key", key).with("missing", "allow");
-            one("rate_limit", map.with("name", name).with("headers", "none"))
-        };
-        Ok(Action::Change { filter, is_move: false, is_idempotent: true })
-    }
-
-    /// Whether the product says by itself what the rule writes.
-    fn is_told_anyway(&self, rule: &Rule, region: &Region) -> bool {
-        let Some(value) = actions::told_scheme(&rule.words) else { return false };
-        if value.starts_with("%[ssl_fc,iif(https,http)") {
-            return true;
-        }
-        let is_https = value == "https";
-        (is_https || value == "http")
-            && region.listeners.iter().all(|at| self.listeners[*at].is_secure() == is_https)
-    }
-
     /// Whether requests fall to another route where this rule is left out.
-    fn is_closing(&self, rule: &Rule) -> bool {
+    pub(super) fn is_closing(&self, rule: &Rule) -> bool {
         match rule.stage {
             Stage::Choose | Stage::Redirect => true,
             Stage::Response => false,
@@ -629,23 +421,6 @@ impl Program<'_> {
     }
 }
 
-/// What the tests of one alternative leave of a set.
-struct Resolved {
-    fits: Region,
-    /// All but those that pass one of these.
-    without: Vec<Test>,
-    unknown: Option<String>,
-}
-
-/// What a test leaves of a set.
-enum Narrowed {
-    To(Region),
-    /// All but those that fit.
-    Without(Test),
-    Nothing,
-    Unknown(String),
-}
-
 /// A filter of the response with a condition beside that on the status.
 fn joined_when(filter: &Map, when: &Map) -> Map {
     let mut both = match filter.get("when") {
@@ -656,12 +431,4 @@ fn joined_when(filter: &Map, when: &Map) -> Map {
         both.put(key.as_str(), value.clone());
     }
     if both.is_empty() { filter.clone() } else { filter.clone().with("when", both) }
-}
-
-fn for_status(filter: &Map, statuses: &[String]) -> Map {
-    let values = statuses.iter().map(|status| match status.parse::<u16>() {
-        Ok(status) => Value::from(status),
-        Err(_) => Value::from(status.as_str()),
-    });
-    filter.clone().with("when", one("status", one_or_many(values.collect::<Vec<_>>())))
 }

@@ -3,14 +3,13 @@
 use super::Importer;
 use super::conditions::Test;
 use super::level::{Action, Check, Level};
-use super::matching::{Kind, Pattern, plain};
+use super::matching::Pattern;
 use super::settings::Settings;
-use super::upstream::{Pass, note_unverified};
+use super::upstream::Pass;
 use super::variables::{Scope, is_constant};
 use crate::Grade;
-use crate::draft::{Conditions, To, duration, literal, size};
+use crate::draft::{Conditions, To, literal, size};
 use crate::networks::outcome;
-use crate::pattern::escaped;
 use crate::yaml::{Map, Value, one, one_or_many};
 
 /// Bodies of requests that nginx takes where nothing is written.
@@ -26,16 +25,6 @@ pub(super) struct Content {
     pub(super) timeouts: Map,
     pub(super) limits: Map,
     pub(super) notes: Vec<String>,
-}
-
-/// Fields that the proxy alone writes.
-const OF_PROXY: [&str; 7] =
-    ["Connection", "Upgrade", "Content-Length", "Transfer-Encoding", "TE", "Expect", "Via"];
-
-/// The field of which a text consists.
-fn whole_header(text: &str) -> Option<&str> {
-    let name = text.strip_prefix("{header.")?.strip_suffix('}')?;
-    (!name.contains(['{', '}'])).then_some(name)
 }
 
 /// What conditions make of a location.
@@ -62,7 +51,7 @@ impl Asked {
 }
 
 /// A filter that is called only `when`.
-fn conditional(filter: Map, when: Map) -> Map {
+pub(super) fn conditional(filter: Map, when: Map) -> Map {
     filter.with("when", when)
 }
 
@@ -304,36 +293,6 @@ impl Importer<'_> {
         filters
     }
 
-    fn error_pages(&mut self, level: &Level) -> Option<Map> {
-        let mut pages = Map::default();
-        for (statuses, target) in &level.settings.error_pages {
-            let Some(root) = self.root_of(level, target) else { continue };
-            let file = format!("{root}{target}");
-            if let Err(error) = self.files.read(&file) {
-                let about = format!("the page is left out: {error}");
-                self.report.note(&level.place, format!("error_page {target}"), Grade::Lost, about, "errors");
-                continue;
-            }
-            for status in statuses {
-                pages.put(status.to_string(), one("html", one("file", file.as_str())));
-            }
-        }
-        if pages.is_empty() {
-            return None;
-        }
-        let mut map = one("pages", pages);
-        if level.settings.intercept {
-            map.put("upstream", true);
-        }
-        Some(one("error_pages", map))
-    }
-
-    /// The root of the location that serves a page.
-    fn root_of(&self, level: &Level, target: &str) -> Option<String> {
-        let exact = self.page_roots.iter().find(|(path, _)| path == target).map(|(_, root)| root.clone());
-        exact.or_else(|| level.settings.root.clone())
-    }
-
     fn limits(&mut self, level: &Level) -> Vec<Map> {
         let (mut filters, settings) = (Vec::new(), &level.settings);
         for limit in &settings.limit_req {
@@ -455,274 +414,6 @@ impl Importer<'_> {
             self.report.note(&level.place, format!("auth_basic_user_file {file}"), Grade::Lost, about, "");
         }
     }
-
-    fn pass(
-        &mut self,
-        url: &str,
-        level: &Level,
-        (pattern, scope): (&Pattern, &Scope),
-        content: &mut Content,
-    ) {
-        let settings = &level.settings;
-        let substituted = level.set.iter().fold(url.to_owned(), |url, (name, value)| {
-            if is_constant(value) { url.replace(&format!("${name}"), value) } else { url }
-        });
-        let pass = Pass::parse(&substituted).filter(|pass| is_constant(&pass.target));
-        let Some(pass) = pass else {
-            let about = "the destination is made of variables; requests are answered 501";
-            self.report.note(
-                &level.place,
-                format!("proxy_pass {url}"),
-                Grade::Lost,
-                about,
-                "requests of this block",
-            );
-            return refuse("the destination of nginx was made of variables", content);
-        };
-        if let Some(rewrite) = level.rewrites.first().filter(|rewrite| rewrite.redirect().is_none()) {
-            self.rewrite(rewrite, level.rewrites.len(), content);
-        } else if let Some(uri) = &pass.uri {
-            self.replace(uri, pattern, level, content);
-        }
-        let is_moved = content.filters.iter().any(|filter| filter.get("map_back").is_some());
-        if settings.redirect_off && !is_moved {
-            content.filters.push(one("map_back", false));
-        }
-        let mut host = self.fields(level, &pass, scope, content);
-        let is_name = !pass.target.starts_with("unix:") && !pass.target.contains('_');
-        if host.is_some() && is_name && !is_moved && !settings.redirect_off && pass.uri.is_none() {
-            // Said by a filter, so that places of responses come back to the client's host.
-            let port = if pass.scheme == "https" { ":443" } else { ":80" };
-            let name = pass.target.strip_suffix(port).unwrap_or(&pass.target);
-            content.filters.push(one("rewrite", one("host", literal(name))));
-            host = None;
-        }
-        let name = pass.target.split(':').next().unwrap_or_default();
-        let upstream = self.upstreams.get(&pass.target).or_else(|| self.upstreams.get(name)).cloned();
-        note_unverified(&pass, settings, &level.place, &mut self.report);
-        content.to = To::Service(pass.service(&mut self.draft, upstream.as_ref(), settings, host));
-        let timeouts = [
-            ("connect", settings.connect_timeout),
-            ("first_byte", settings.read_timeout),
-            ("idle", settings.read_timeout),
-        ];
-        for (key, value) in timeouts {
-            if let Some(value) = value.filter(|value| *value > 0 && *value != 60_000) {
-                content.timeouts.put(key, duration(value));
-            }
-        }
-    }
-
-    fn rewrite(&mut self, rewrite: &super::level::Rewrite, count: usize, content: &mut Content) {
-        let (to, query) = rewrite.to.split_once('?').unwrap_or((&rewrite.to, ""));
-        let is_plain = super::variables::pieces(to).iter().all(|piece| match piece {
-            super::variables::Piece::Text(_) => true,
-            super::variables::Piece::Variable(name) => name.len() == 1 && name.as_bytes()[0].is_ascii_digit(),
-        });
-        if count > 1 || !query.is_empty() || !is_plain {
-            let about = "of several rewrites, or one with variables or a query, requests are answered 501";
-            self.report.note(
-                &rewrite.place,
-                rewrite.text.as_str(),
-                Grade::Lost,
-                about,
-                "requests of this block",
-            );
-            return refuse("this rewrite of nginx is not taken over", content);
-        }
-        if rewrite.flag != "break" {
-            let about = "the path changes, and no other location is looked for";
-            self.report.note(
-                &rewrite.place,
-                rewrite.text.as_str(),
-                Grade::Near,
-                about,
-                "requests of this block",
-            );
-        }
-        let regex = one("match", rewrite.regex.text.as_str()).with("to", to);
-        content.filters.push(one("rewrite", one("regex", regex)));
-        content.filters.push(one("map_back", false));
-    }
-
-    /// The URI of `proxy_pass` takes the place of the location.
-    fn replace(&mut self, uri: &str, pattern: &Pattern, level: &Level, content: &mut Content) {
-        let path = plain(&pattern.path);
-        if !is_constant(uri) || uri.contains('?') {
-            let about = "the path is made of variables or has a query; requests are answered 501";
-            self.report.note(
-                &level.place,
-                format!("proxy_pass … {uri}"),
-                Grade::Lost,
-                about,
-                "requests of this block",
-            );
-            return refuse("the path of nginx was made of variables", content);
-        }
-        let filter = match (&pattern.kind, path.ends_with('/'), uri.ends_with('/')) {
-            (Kind::Exact, ..) => one("rewrite", literal(uri)),
-            _ if path == uri => return,
-            (_, true, true) => match (path.trim_end_matches('/'), uri) {
-                (prefix, "/") => one("strip_prefix", prefix),
-                (prefix, _) => {
-                    let from = if prefix.is_empty() { "/" } else { prefix };
-                    one("rewrite", one("prefix", one("from", from).with("to", uri.trim_end_matches('/'))))
-                }
-            },
-            (_, false, true) if uri == "/" => {
-                let about = format!("`{path}/x` goes upstream as `/x`, not as `//x`");
-                self.report.note(&level.place, format!("proxy_pass … {uri}"), Grade::Near, about, "");
-                one("strip_prefix", path)
-            }
-            _ => {
-                let to = format!("{}$1", uri.replace('$', "$$"));
-                let regex = one("match", format!("{}(.*)", escaped(&path))).with("to", to);
-                one("rewrite", one("regex", regex))
-            }
-        };
-        content.filters.push(filter);
-    }
-
-    /// Fields of the request that goes upstream; gives the rule for the host.
-    fn fields(&mut self, level: &Level, pass: &Pass, scope: &Scope, content: &mut Content) -> Option<String> {
-        let (mut set, mut gone, mut chosen) = (Map::default(), Vec::new(), Vec::new());
-        let mut host = None;
-        for (name, value) in &level.settings.set_headers {
-            let is = |known: &str| name.eq_ignore_ascii_case(known);
-            if is("Host") {
-                host = Some(value.as_str());
-            } else if OF_PROXY.iter().any(|known| is(known)) || value == "$proxy_add_x_forwarded_for" {
-                // Upgrades pass by themselves, and the others are the proxy's own.
-            } else if value.is_empty() {
-                gone.push(name.clone());
-            } else if let Some(filters) = self.chosen(name, value, level, scope) {
-                chosen.extend(filters);
-            } else {
-                match scope.template(value) {
-                    Ok(text) if text == format!("{{header.{}}}", name.to_ascii_lowercase()) => {}
-                    Ok(text) => match whole_header(&text) {
-                        // nginx sends no field whose value is empty.
-                        Some(header) => {
-                            gone.push(name.clone());
-                            let set = one("headers", one("request", one("set", one(name, text.as_str()))));
-                            chosen.push(conditional(set, one("header", one(header, "*"))));
-                        }
-                        None => set.put(name.as_str(), text),
-                    },
-                    Err(variable) => {
-                        let about = format!("`${variable}` has no placeholder; the field is not sent");
-                        let what = format!("proxy_set_header {name} {value}");
-                        self.report.note(&level.place, what, Grade::Lost, about, "requests of this block");
-                    }
-                }
-            }
-        }
-        let mut request = Map::default();
-        if !gone.is_empty() {
-            request.put("remove", one_or_many(gone));
-        }
-        if !set.is_empty() {
-            request.put("set", set);
-        }
-        if !request.is_empty() {
-            content.filters.push(one("headers", one("request", request)));
-        }
-        content.filters.extend(chosen);
-        match host {
-            None | Some("$proxy_host") => {
-                let is_upstream = self.upstreams.contains_key(&pass.target);
-                if is_upstream && pass.target.contains('_') {
-                    let about = "the name of its upstream is no name of a host: that of the endpoint is sent as `Host`";
-                    let what = format!("proxy_pass {}://{}", pass.scheme, pass.target);
-                    self.report.note(&level.place, what, Grade::Near, about, "`Host` of its requests");
-                    return Some("endpoint".to_owned());
-                }
-                Some(if is_upstream { pass.target.clone() } else { "endpoint".to_owned() })
-            }
-            Some("$http_host") => None,
-            Some(text) => {
-                if let Ok(text) = scope.template(text) {
-                    content.filters.push(one("rewrite", one("host", text)));
-                }
-                None
-            }
-        }
-    }
-
-    /// A field whose value is a variable of `map`: its default, then what conditions give it.
-    fn chosen(&self, name: &str, value: &str, level: &Level, scope: &Scope) -> Option<Vec<Map>> {
-        let choice = level.maps.get(value.strip_prefix('$')?)?;
-        let edit = |value: &str| {
-            let text = scope.template(value).ok()?;
-            let request = if text.is_empty() { one("remove", name) } else { one("set", one(name, text)) };
-            Some(one("headers", one("request", request)))
-        };
-        let mut filters = vec![edit(&choice.default)?];
-        // The last one that is called wins, and the first condition that holds must.
-        for (condition, value) in choice.entries.iter().rev() {
-            filters.push(conditional(edit(value)?, condition.when()?));
-        }
-        Some(filters)
-    }
-
-    fn files(&mut self, level: &Level, pattern: &Pattern, content: &mut Content) {
-        let settings = &level.settings;
-        let alias = settings.alias.as_deref();
-        let Some(root) = alias.or(settings.root.as_deref()).filter(|root| is_constant(root)) else {
-            content.filters.push(one("respond", 404_u16));
-            return;
-        };
-        if alias.is_some() && matches!(pattern.kind, Kind::Prefix(_)) {
-            content.filters.push(one("strip_prefix", plain(pattern.path.trim_end_matches('/'))));
-            content.filters.push(one("map_back", false));
-        }
-        let mut files = one("root", root);
-        if !settings.index.is_empty() {
-            let names: Vec<String> = settings
-                .index
-                .iter()
-                .filter(|name| !name.contains('/') && is_constant(name))
-                .cloned()
-                .collect();
-            files.put("index", one_or_many(names));
-        }
-        if settings.autoindex {
-            files.put("listing", true);
-        }
-        files.put("hidden", true);
-        files.put("charset", "");
-        self.tries(level, &mut files, content);
-        content.filters.push(one("files", files));
-    }
-
-    fn tries(&mut self, level: &Level, files: &mut Map, content: &mut Content) {
-        let Some(tries) = &level.try_files else { return };
-        let Some((last, first)) = tries.split_last() else { return };
-        let mut places: Vec<String> = Vec::new();
-        for place in first.iter().filter(|place| place.as_str() != "$uri/") {
-            places.push(place.replace("$uri", "{path}"));
-        }
-        if places.is_empty() {
-            places.push("{path}".to_owned());
-        }
-        if let Some(name) = last.strip_prefix('@') {
-            let named = self.named.iter().find(|(known, _)| known == name).map(|(_, level)| level.clone());
-            if let Some(Action::Pass(url)) = named.as_ref().and_then(|level| level.action.clone()) {
-                files.put("fall_through", true);
-                let root = Pattern { kind: Kind::Prefix(false), path: "/".to_owned() };
-                let level = named.unwrap_or_default();
-                self.pass(&url, &level, (&root, &Scope::default()), content);
-            }
-        } else if last.starts_with('=') {
-            places.push(last.clone());
-        } else if !last.contains(".php") {
-            let path = last.split(['?', '$']).next().unwrap_or_default();
-            places.push(if path.is_empty() { "{path}".to_owned() } else { path.to_owned() });
-        }
-        if places != ["{path}"] {
-            files.put("try_files", places);
-        }
-    }
 }
 
 fn compress(settings: &Settings) -> Map {
@@ -734,7 +425,7 @@ fn compress(settings: &Settings) -> Map {
 }
 
 /// Requests are answered 501: they must not fall to another route.
-fn refuse(why: &str, content: &mut Content) {
+pub(super) fn refuse(why: &str, content: &mut Content) {
     content.notes.push(format!("NOT TAKEN OVER: {why}"));
     let body = format!("501 Not Implemented: {why}\n");
     content.filters.push(one("respond", one("status", 501_u16).with("body", literal(&body))));

@@ -1,14 +1,19 @@
 //! nginx: `nginx.conf`, or files of `sites-enabled` and `conf.d` alone.
 //!
 //! `tree` reads the syntax, `settings` and `level` what blocks say, `matching` brings locations into the order in which
-//! routes must stand, `content` makes filters and services of each, `server` routes and listeners of them all.
+//! routes must stand, `content` makes filters and services of each (with `pass` and `files`), `server` routes and
+//! listeners of them all (with `listen` and `redirects`).
 
 mod conditions;
 mod content;
+mod files;
 mod known;
 mod level;
+mod listen;
 mod maps;
 mod matching;
+mod pass;
+mod redirects;
 mod server;
 mod settings;
 mod tree;
@@ -20,8 +25,9 @@ use crate::report::Report;
 use crate::yaml::{Map, Value, one};
 use crate::{Files, Grade, ImportError, Imported};
 use level::{Level, note_rest};
+use listen::Listener;
 use maps::{Choice, Maps};
-use server::{Listener, Server};
+use server::Server;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use tree::{Directive, Reader};

@@ -9,34 +9,20 @@ use super::tree::Directive;
 use super::variables::Scope;
 use crate::draft::{Conditions, Paths, Route};
 use crate::pattern::whole;
-use crate::yaml::{Map, one};
+use crate::yaml::one;
 use crate::{Grade, Place};
-
-/// A listener that several servers share.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Listener {
-    address: String,
-    name: String,
-    port: Option<u16>,
-    is_secure: bool,
-    proxy_protocol: bool,
-    h2c: bool,
-    certificates: Vec<Map>,
-    servers: Vec<usize>,
-    default: Option<usize>,
-}
 
 /// A `server`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Server {
-    names: Vec<String>,
-    listeners: Vec<usize>,
-    level: Level,
-    locations: Vec<(Pattern, Level)>,
-    named: Vec<(String, Level)>,
+    pub(super) names: Vec<String>,
+    pub(super) listeners: Vec<usize>,
+    pub(super) level: Level,
+    pub(super) locations: Vec<(Pattern, Level)>,
+    pub(super) named: Vec<(String, Level)>,
     /// Locations that clients cannot ask for, as they are.
-    internal: Vec<(String, Level)>,
-    place: Place,
+    pub(super) internal: Vec<(String, Level)>,
+    pub(super) place: Place,
 }
 
 /// Where routes of a server stand.
@@ -109,28 +95,6 @@ impl Importer<'_> {
         self.servers.push(server);
     }
 
-    /// What `listen` says that is not taken over.
-    fn note_listen(
-        &mut self,
-        rest: &[&Directive],
-        certificate: &(Option<String>, Option<String>),
-        concerns: &str,
-    ) {
-        for inner in rest.iter().filter(|inner| inner.name == "listen") {
-            let has = |word: &str| inner.args.iter().any(|arg| arg == word);
-            let about = if has("proxy_protocol") {
-                "write `proxy_protocol: { from: … }` at the listener, with the networks that say it"
-            } else if has("quic") {
-                "HTTP/3 is not spoken"
-            } else if has("ssl") && (certificate.0.is_none() || certificate.1.is_none()) {
-                "there is no certificate: the listener speaks in the clear"
-            } else {
-                continue;
-            };
-            self.report.note(&inner.place, inner.text(), Grade::Lost, about, concerns);
-        }
-    }
-
     fn names(&mut self, directive: &Directive, server: &mut Server) {
         for name in &directive.args {
             let name = name.to_ascii_lowercase();
@@ -149,68 +113,6 @@ impl Importer<'_> {
             } else if name != "_" && !name.is_empty() && !name.contains('$') {
                 server.names.push(name);
             }
-        }
-    }
-
-    fn listen(&mut self, args: &[String], at: usize, server: &mut Server) {
-        let text = args.first().map_or("80", String::as_str);
-        let has = |word: &str| args.iter().any(|arg| arg == word);
-        let (address, port) = address(text);
-        let every = port.map(|port| (format!("0.0.0.0:{port}"), format!("[::]:{port}"), format!(":{port}")));
-        let found = self.listeners.iter().position(|known| {
-            let is_other = every.as_ref().is_some_and(|(four, six, both)| {
-                let is_half = |address: &String| address == four || address == six;
-                (is_half(&address) && is_half(&known.address))
-                    || (is_half(&address) && known.address == *both)
-            });
-            known.address == address || is_other
-        });
-        let index = found.unwrap_or_else(|| {
-            let name = match port {
-                Some(80) => "http".to_owned(),
-                Some(443) => "https".to_owned(),
-                Some(port) => format!("port-{port}"),
-                None => "socket".to_owned(),
-            };
-            let taken = |name: &str| self.listeners.iter().any(|known| known.name == name);
-            let name = (1..)
-                .map(|n| if n == 1 { name.clone() } else { format!("{name}-{n}") })
-                .find(|name| !taken(name));
-            let name = name.unwrap_or_default();
-            let address = address.clone();
-            self.listeners.push(Listener { address, name, port, ..Listener::default() });
-            self.listeners.len() - 1
-        });
-        let listener = &mut self.listeners[index];
-        if let Some((.., both)) = every.filter(|_| listener.address != address) {
-            listener.address = both;
-        }
-        listener.is_secure |= has("ssl");
-        listener.h2c |= has("http2");
-        listener.proxy_protocol |= has("proxy_protocol");
-        if has("default_server") || has("default") {
-            listener.default = Some(at);
-        }
-        if !listener.servers.contains(&at) {
-            listener.servers.push(at);
-        }
-        if !server.listeners.contains(&index) {
-            server.listeners.push(index);
-        }
-    }
-
-    fn certify(&mut self, certificate: (Option<String>, Option<String>), server: &Server) {
-        let (Some(cert), Some(key)) = certificate else { return };
-        let mut map = one("cert", cert).with("key", key);
-        if !server.names.is_empty() {
-            map.put("names", server.names.clone());
-        }
-        for index in &server.listeners {
-            let listener = &mut self.listeners[*index];
-            // The certificate of the default server answers clients that name no host: it stands first.
-            let is_first = listener.default == Some(self.servers.len());
-            let at = if is_first { 0 } else { listener.certificates.len() };
-            listener.certificates.insert(at, map.clone());
         }
     }
 
@@ -487,64 +389,6 @@ impl Importer<'_> {
         }
     }
 
-    /// Rewrites of a server come before its locations.
-    fn rewrites(&mut self, server: &Server, locations: &mut Vec<(Pattern, Level)>) {
-        for rewrite in &server.level.rewrites {
-            let Some(status) = rewrite.redirect() else {
-                let about = "only redirects are taken over here; requests that it fits are answered 501";
-                let concerns = format!("paths that match {}", rewrite.regex.text);
-                self.report.note(&rewrite.place, rewrite.text.as_str(), Grade::Lost, about, concerns);
-                let mut level = server.level.child();
-                level.action = Some(Action::Unsupported("a rewrite of the server".to_owned()));
-                level.place = rewrite.place.clone();
-                let kind = Kind::Before(rewrite.regex.clone());
-                locations.push((Pattern { kind, path: String::new() }, level));
-                continue;
-            };
-            let kind = Kind::Before(rewrite.regex.clone());
-            let level = redirect_level(&server.level, rewrite, status);
-            locations.push((Pattern { kind, path: String::new() }, level));
-        }
-    }
-
-    /// A location, behind the redirects within it.
-    fn location_rewrites(&mut self, pattern: &Pattern, level: &Level, locations: &mut Vec<(Pattern, Level)>) {
-        let mut level = level.clone();
-        let (redirects, rest): (Vec<_>, Vec<_>) =
-            level.rewrites.clone().into_iter().partition(|rewrite| rewrite.redirect().is_some());
-        level.rewrites = rest;
-        for rewrite in redirects {
-            let status = rewrite.redirect().unwrap_or(302);
-            if rewrite.takes_all() || matches!(pattern.kind, Kind::Exact) {
-                let to = redirect_level(&level, &rewrite, status);
-                if let Some(Action::Return(status, text)) = to.action {
-                    level.action = Some(Action::Return(status, text));
-                    level.place = rewrite.place.clone();
-                }
-                continue;
-            }
-            let about =
-                "it is looked at for paths of this location, and only where its expression begins with them";
-            let fits = pattern.path == "/" || rewrite.regex.prefix.starts_with(&pattern.path);
-            if !fits {
-                self.report.note(
-                    &rewrite.place,
-                    rewrite.text.as_str(),
-                    Grade::Lost,
-                    about,
-                    "these redirects",
-                );
-                continue;
-            }
-            let kind = Kind::Regex(rewrite.regex.clone());
-            locations.push((
-                Pattern { kind, path: pattern.path.clone() },
-                redirect_level(&level, &rewrite, status),
-            ));
-        }
-        locations.push((pattern.clone(), level));
-    }
-
     fn push(
         &mut self,
         target: &Target<'_>,
@@ -609,36 +453,4 @@ fn chosen_hosts(server: &Server) -> Vec<String> {
 
 fn patterns(locations: &[(Pattern, Level)]) -> Vec<Pattern> {
     locations.iter().map(|(pattern, _)| pattern.clone()).collect()
-}
-
-/// What a redirect by `rewrite` comes to: it adds the query, unless its path ends in `?`.
-fn redirect_level(level: &Level, rewrite: &super::level::Rewrite, status: u16) -> Level {
-    let text = match rewrite.to.strip_suffix('?') {
-        Some(bare) => bare.to_owned(),
-        None => format!("{}$is_args$args", rewrite.to),
-    };
-    let mut redirect = level.child();
-    redirect.action = Some(Action::Return(status, text));
-    redirect.place = rewrite.place.clone();
-    redirect
-}
-
-/// The address of a listener, and its port.
-fn address(text: &str) -> (String, Option<u16>) {
-    if text.starts_with("unix:") {
-        return (text.to_owned(), None);
-    }
-    if let Ok(port) = text.parse::<u16>() {
-        return (format!("0.0.0.0:{port}"), Some(port));
-    }
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !text.ends_with(']') => (host, port.parse().unwrap_or(80)),
-        _ => (text, 80),
-    };
-    let host = match host {
-        "*" => "0.0.0.0",
-        "localhost" => "127.0.0.1",
-        host => host,
-    };
-    (format!("{host}:{port}"), Some(port))
 }
