@@ -9,6 +9,7 @@ mod cuts;
 mod deception;
 mod large;
 mod parts;
+mod per_client;
 mod purges;
 mod reuse;
 mod sharing;

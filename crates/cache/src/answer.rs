@@ -85,7 +85,9 @@ pub(crate) fn part_of(request: &Request<'_>, head: &StoredHead, body: Body<'_>) 
 /// Whether the client has this very representation (RFC 9111 §4.3.2). Conditions of a request whose answer would be no
 /// success do not count (RFC 9110 §13.2.1).
 pub fn is_known<'a>(request: &Request<'a>, fields: impl FieldLines<'a>, head: &StoredHead) -> bool {
-    if !(200..300).contains(&head.status) {
+    // Of other methods, a condition means something else (RFC 9110 §13.1.2).
+    let may_have_not_changed = matches!(request.method, Method::Get | Method::Head);
+    if !(200..300).contains(&head.status) || !may_have_not_changed {
         return false;
     }
     if request.has_if_none_match {

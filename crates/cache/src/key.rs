@@ -117,8 +117,25 @@ pub struct Client<'a> {
     pub method: &'a [u8],
     /// The client's address, seen through trusted proxies only.
     pub address: IpAddr,
-    /// The SHA-256 of the request's body; `None`: it has none.
+    /// What [`body_digest`] makes of the request's body; `None`: it has none.
     pub body: Option<[u8; 32]>,
+}
+
+/// The SHA-256 of a request's body with what the request says of it: the same bytes may be read in several ways.
+pub fn body_digest<'a>(fields: impl FieldLines<'a>, body: &[u8]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for name in ["content-type", "content-encoding"] {
+        let mut count = 0_u64;
+        for value in values(fields.clone(), name) {
+            count += 1;
+            digest.update((value.len() as u64).to_be_bytes());
+            digest.update(value);
+        }
+        digest.update(u64::MAX.to_be_bytes());
+        digest.update(count.to_be_bytes());
+    }
+    digest.update(body);
+    digest.finalize().into()
 }
 
 /// A key.

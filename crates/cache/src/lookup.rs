@@ -101,6 +101,11 @@ pub enum Lookup {
 /// Asked before a key is made.
 pub fn passes(policy: &Policy, request: &Request<'_>) -> Option<Forward> {
     match request.method {
+        Method::Get | Method::Head if policy.skips_get => Some(Forward::Method),
+        // RFC 9110 §13.1.2: a condition that does not hold is answered 412, which is for the service to say.
+        Method::Post if policy.answers_post() => {
+            (request.has_origin_conditions || request.has_if_none_match).then_some(Forward::Bypass)
+        }
         Method::Get | Method::Head if request.has_body && !policy.is_per_client() => Some(Forward::Bypass),
         // RFC 9111 §4.3.2: only the service knows what they are about.
         Method::Get | Method::Head if request.has_origin_conditions => Some(Forward::Bypass),
@@ -124,6 +129,12 @@ pub fn look_up(policy: &Policy, request: &Request<'_>, found: Found<'_>, now: Un
             Lookup::Fetch(Forward::Partial)
         }
         Found::Parts(head, _) => use_stored(policy, &wanted, head, now),
+    };
+    let lookup = match lookup {
+        // A POST is not repeated unasked, and none has conditions: what is stale is fetched.
+        Lookup::Hit(hit) if request.method == Method::Post && hit.is_stale => Lookup::Fetch(Forward::Stale),
+        Lookup::Validate(why) if request.method == Method::Post => Lookup::Fetch(why),
+        lookup => lookup,
     };
     match lookup {
         Lookup::Fetch(_) | Lookup::Validate(_) if wanted.only_if_cached => Lookup::Unavailable,

@@ -45,6 +45,11 @@ pub struct DefaultLifetime {
 pub struct Policy {
     /// Whose responses are kept for whom.
     pub sharing: Sharing,
+    /// With [`Sharing::PerClient`]: GET and HEAD are not answered.
+    pub skips_get: bool,
+    /// With [`Sharing::PerClient`]: POST is answered, with the body as a part of the key, where that has at most so many
+    /// bytes; `None`: it is not.
+    pub post_body: Option<u32>,
     /// Targeted fields that are looked at before `Cache-Control`, the most applicable first (RFC 9213 §2.2).
     pub targets: Vec<Box<str>>,
     /// What becomes of a response with `Set-Cookie`.
@@ -78,6 +83,8 @@ impl Default for Policy {
     fn default() -> Self {
         Self {
             sharing: Sharing::Shared,
+            skips_get: false,
+            post_body: None,
             targets: vec!["CDN-Cache-Control".into()],
             set_cookie: SetCookie::Refuse,
             default_lifetimes: Vec::new(),
@@ -129,6 +136,11 @@ impl Policy {
     pub(crate) fn default_lifetime(&self, status: u16) -> Option<u32> {
         let fits = |given: &&DefaultLifetime| (given.statuses.0..=given.statuses.1).contains(&status);
         self.default_lifetimes.iter().find(fits).map(|given| given.seconds)
+    }
+
+    /// Whether POST is answered: for its client alone, for the lifetime that the policy says, and by what is in its key.
+    pub fn answers_post(&self) -> bool {
+        self.is_per_client() && self.post_body.is_some()
     }
 
     /// Whether a response is for the client alone that caused it.

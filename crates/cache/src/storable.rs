@@ -116,6 +116,7 @@ fn request_allows(policy: &Policy, request: &Request<'_>) -> Result<(), NotStore
     match request.method {
         Method::Get if request.has_body && !policy.is_per_client() => return Err(NotStored::RequestBody),
         Method::Get => {}
+        Method::Post if policy.answers_post() => {}
         Method::Post if policy.stores_post && !policy.is_per_client() => {}
         _ => return Err(NotStored::Method),
     }
@@ -173,7 +174,7 @@ fn is_of_use(
     let is_stated = said.max_age != Stated::Absent
         || said.s_maxage != Stated::Absent
         || response.expires != Stated::Absent;
-    if request.method == Method::Post && !is_stated {
+    if request.method == Method::Post && !is_stated && !policy.is_per_client() {
         return Err(NotStored::NoLifetime);
     }
     let is_kept = is_stated

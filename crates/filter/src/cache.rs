@@ -97,6 +97,10 @@ impl fmt::Display for CacheRule {
             Sharing::Shared => "shared".to_owned(),
             Sharing::PerClient { lifetime } => format!("per client for {}", time(lifetime)),
         }];
+        if let Some(most) = own.post_body {
+            let get = if own.skips_get { "" } else { "GET and " };
+            words.push(format!("{get}POST with bodies up to {}", size_text(u64::from(most))));
+        }
         let mut say = |differs: bool, text: String| words.extend(differs.then_some(text));
         for given in &own.default_lifetimes {
             let (first, last) = given.statuses;

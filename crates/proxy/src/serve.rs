@@ -12,7 +12,7 @@
 use crate::exchange::acme_http01::challenge;
 use crate::exchange::blocked::refuse_blocked;
 use crate::exchange::buffer_body::buffer_body;
-use crate::exchange::cache::{Looked, Ruled, cache_rule, load, look, wait};
+use crate::exchange::cache::{Looked, Ruled, cache_rule, load, look, receive, wait};
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_request::{Filtered, From, filter_request, resume, run_job, send_to_chosen};
 use crate::exchange::find_route::find_route;
@@ -134,6 +134,7 @@ async fn ask_cache(
     x: &mut Exchange,
     ruled: &Ruled,
 ) -> Result<Option<Box<Reply>>, Fault> {
+    receive(worker, client, x, ruled).await?;
     let mut looked = look(worker, client, x, ruled);
     loop {
         // In boxes: what answers at once is not to pay for what waits.

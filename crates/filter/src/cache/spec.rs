@@ -26,6 +26,9 @@ const WAIT: Duration = Duration::from_secs(5);
 const MOST_WAIT: Duration = Duration::from_secs(60);
 /// The longest lifetime for one client.
 const MOST_PER_CLIENT: Duration = Duration::from_secs(60 * 60);
+/// The longest body of a POST that is part of a key, in bytes, where nothing is written, and the most that may be.
+const MAX_BODY: u64 = 64 * 1024;
+const MOST_BODY: u32 = 1024 * 1024;
 /// Bytes that a name of a space may have.
 const MOST_SPACE: usize = 128;
 
@@ -92,10 +95,9 @@ pub struct CacheMapSpec {
     key: CacheKeySpec,
     /// Responses are used for the client that has caused them only, for this long, whatever they say to allow less
     /// sharing, and no longer than they say. The client's address, its `Authorization`, its cookies and the body of the
-    /// request are parts of the key then.
-    #[schemars(extend("x-range" = ["1s", "1h"], "x-default-words" = "not: they are shared"))]
-    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$"))]
-    per_client: Option<String>,
+    /// request are parts of the key then. A duration, or a map with `ttl`.
+    #[schemars(extend("x-default-words" = "not: they are shared"))]
+    per_client: Option<PerClientSpec>,
     /// Whether clients that `auth` or their certificate has verified get what the service has answered to others:
     /// everything that it answers to them differently is in the key. Otherwise only responses are shared that allow it,
     /// with `public`, `s-maxage` or `must-revalidate`.
@@ -113,6 +115,97 @@ pub struct CacheMapSpec {
     /// Whether clients are told in `Cache-Status` what the cache did (RFC 9211).
     #[schemars(extend("x-default" = true))]
     cache_status: Option<bool>,
+}
+
+/// How long responses are used for the client that has caused them, and for which requests.
+#[derive(Clone, Debug, JsonSchema)]
+#[schemars(untagged)]
+pub(super) enum PerClientSpec {
+    /// `ttl` alone.
+    Ttl(
+        #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["10s"]))]
+        #[schemars(extend("x-range" = ["1s", "1h"]))]
+        String,
+    ),
+    /// With more.
+    Map(PerClientMapSpec),
+}
+
+crate::shape::by_shape!(PerClientSpec, "a duration such as `10s`, or a map with `ttl`", { text => Ttl, map => Map });
+
+/// How long responses are used for the client that has caused them, and for which requests.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a map with `ttl`")]
+pub(super) struct PerClientMapSpec {
+    /// For how long.
+    #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "x-range" = ["1s", "1h"]))]
+    ttl: String,
+    /// Methods that are answered: `GET`, with HEAD, and `POST`, for services whose POST changes nothing. The same POST of
+    /// the same client, body and all, reaches the service once in that time.
+    #[schemars(extend("x-default" = "GET"))]
+    methods: Option<OneOrManySpec<OwnMethodSpec>>,
+    /// A POST with a longer body, or one whose length is not told (chunked), passes by. Shorter ones are received whole
+    /// before the cache is asked.
+    #[schemars(extend("x-range" = ["1B", "1MiB"], "x-default" = "64KiB"))]
+    #[schemars(extend("pattern" = r"^[\s\u0085]*[0-9]+[\s\u0085]*([KMGT]i?)?B[\s\u0085]*$"))]
+    max_body: Option<String>,
+}
+
+/// A method that is answered for one client.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
+#[serde(rename_all = "UPPERCASE", expecting = "`GET` or `POST`")]
+pub(super) enum OwnMethodSpec {
+    /// With HEAD.
+    Get,
+    /// With its body.
+    Post,
+}
+
+/// What is used for one client.
+struct Own {
+    lifetime: u32,
+    skips_get: bool,
+    post_body: Option<u32>,
+}
+
+impl PerClientSpec {
+    fn own(&self) -> Result<Own, String> {
+        let map = match self {
+            Self::Ttl(text) => {
+                return Ok(Own { lifetime: lifetime(text)?, skips_get: false, post_body: None });
+            }
+            Self::Map(map) => map,
+        };
+        let methods = match &map.methods {
+            None => &[OwnMethodSpec::Get][..],
+            Some(OneOrManySpec::One(method)) => std::slice::from_ref(method),
+            Some(OneOrManySpec::Many(methods)) => methods,
+        };
+        if methods.is_empty() {
+            return Err("`methods: []` answers nothing; write `GET`, `POST` or both".into());
+        }
+        let posts = methods.contains(&OwnMethodSpec::Post);
+        let most = map.max_body.as_deref().map_or(Ok(MAX_BODY), parse_size)?;
+        let Some(most) = u32::try_from(most).ok().filter(|most| (1..=MOST_BODY).contains(most)) else {
+            return Err("`max_body` must be from 1B to 1MiB".into());
+        };
+        if map.max_body.is_some() && !posts {
+            return Err("`max_body` is for `methods: [ POST ]`; remove it".into());
+        }
+        Ok(Own {
+            lifetime: lifetime(&map.ttl)?,
+            skips_get: !methods.contains(&OwnMethodSpec::Get),
+            post_body: posts.then_some(most),
+        })
+    }
+}
+
+/// A lifetime for one client, in seconds.
+fn lifetime(text: &str) -> Result<u32, String> {
+    if parse_duration(text).is_ok_and(|time| time > MOST_PER_CLIENT) {
+        return Err("`per_client` must be from 1s to 1h".into());
+    }
+    seconds("per_client", text, 1)
 }
 
 /// A lifetime, or lifetimes by status.
@@ -260,18 +353,16 @@ impl CacheMapSpec {
         if heuristic_percent == 0 && self.max_heuristic.is_some() {
             return Err("`max_heuristic` bounds nothing where `heuristic` is 0%; remove one of them".into());
         }
-        let sharing = match self.per_client.as_deref().map(|text| (text, parse_duration(text))) {
-            None => Sharing::Shared,
-            Some((_, Ok(time))) if time > MOST_PER_CLIENT => {
-                return Err("`per_client` must be from 1s to 1h".into());
-            }
-            Some((text, _)) => Sharing::PerClient { lifetime: seconds("per_client", text, 1)? },
-        };
+        let own = self.per_client.as_ref().map(PerClientSpec::own).transpose()?;
+        let sharing =
+            own.as_ref().map_or(Sharing::Shared, |own| Sharing::PerClient { lifetime: own.lifetime });
         if sharing != Sharing::Shared && self.default_ttl.is_some() {
             return Err("`per_client` is the lifetime of all responses; remove `default_ttl`".into());
         }
         Ok(Policy {
             sharing,
+            skips_get: own.as_ref().is_some_and(|own| own.skips_get),
+            post_body: own.as_ref().and_then(|own| own.post_body),
             targets: match &self.targeted_fields {
                 Some(names) => boxed(Some(names)),
                 None => built_in.targets,

@@ -70,7 +70,14 @@ fn everything_that_is_written_arrives() {
 
 #[test]
 fn what_is_for_one_client_says_for_how_long() {
-    assert_eq!(rule(r#"{"per_client": "10s"}"#).policy.sharing, Sharing::PerClient { lifetime: 10 });
+    let policy = rule(r#"{"per_client": "10s"}"#).policy.clone();
+    assert_eq!(policy.sharing, Sharing::PerClient { lifetime: 10 });
+    assert!(!policy.answers_post() && !policy.skips_get);
+    let policy = rule(r#"{"per_client": {"ttl": "10s", "methods": ["GET", "POST"]}}"#).policy.clone();
+    assert_eq!((policy.post_body, policy.skips_get), (Some(64 * 1024), false));
+    let own = rule(r#"{"per_client": {"ttl": "10s", "methods": "POST", "max_body": "1KiB"}}"#);
+    assert_eq!((own.policy.post_body, own.policy.skips_get), (Some(1024), true));
+    assert!(own.to_string().starts_with("per client for 10s, POST with bodies up to 1KiB"), "{own}");
 }
 
 #[test]
@@ -88,6 +95,11 @@ fn wrong_values_are_refused() {
         (r#"{"per_client": "0s"}"#, "1s"),
         (r#"{"per_client": "2h"}"#, "1s to 1h"),
         (r#"{"per_client": "1s", "default_ttl": "1s"}"#, "remove"),
+        (r#"{"per_client": {"ttl": "2h"}}"#, "1s to 1h"),
+        (r#"{"per_client": {"ttl": "1s", "methods": []}}"#, "answers nothing"),
+        (r#"{"per_client": {"ttl": "1s", "max_body": "1KiB"}}"#, "remove it"),
+        (r#"{"per_client": {"ttl": "1s", "methods": ["POST"], "max_body": "2MiB"}}"#, "1B to 1MiB"),
+        (r#"{"per_client": {"ttl": "1s", "methods": ["POST"], "max_body": "0B"}}"#, "1B to 1MiB"),
         (r#"{"targeted_fields": ["a b"]}"#, "not the name of a field"),
         (r#"{"key": {"query": {}}}"#, "write one of them"),
         (r#"{"key": {"query": {"include": "a", "exclude": "b"}}}"#, "write one of them"),

@@ -54,6 +54,18 @@ pub(crate) async fn body_for_filter(
     Ok(x.received.get(x.request.len..x.consumed).map(<[u8]>::to_vec))
 }
 
+/// Receives a body of this length, for the key of the cache.
+pub(crate) async fn receive_for_key(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    length: u64,
+) -> Result<(), Fault> {
+    // All of it in memory.
+    let memory = usize::try_from(length).unwrap_or(usize::MAX);
+    receive(worker, client, x, Buffering { max_body: length, memory }).await.map(drop)
+}
+
 /// Receives the body; whether it is one that anybody can wait for. It may have been received before, for another
 /// filter.
 async fn receive(

@@ -8,6 +8,7 @@
 //! Below the memory there may be a disk: what only that one has is read first ([`disk`]).
 
 mod asked;
+mod body;
 mod disk;
 mod fill;
 mod forwarded;
@@ -20,6 +21,7 @@ mod unkeyed;
 mod until;
 mod wait;
 
+pub(crate) use body::receive;
 pub(crate) use disk::load;
 pub(crate) use forwarded::see_response;
 pub(crate) use rule::{Ruled, cache_rule};
@@ -67,8 +69,9 @@ pub(crate) fn look(worker: &Worker, client: &Client, x: &mut Exchange, ruled: &R
     let Some(asked) = Asked::of(worker, x, ruled) else {
         return pass(x, Forwarded::new(rule, Forward::Bypass));
     };
-    // What a body asks for is in no key.
-    let has_body = (!x.framing.is_empty()).then_some(Forward::Bypass);
+    // What a body asks for is in no key, but where it was received for that.
+    let is_unkeyed = !x.framing.is_empty() && body::received(x, rule).is_none();
+    let has_body = is_unkeyed.then_some(Forward::Bypass);
     let why = passes(&rule.policy, &asked.request(x)).or(has_body);
     if let Some(why) = why {
         let has_credentials = asked.has_credentials();

@@ -132,6 +132,11 @@ impl InnerRequest {
         Some(request)
     }
 
+    /// The same as a POST with this body.
+    pub(crate) fn posting(self, body: Vec<u8>) -> Self {
+        Self { method: b"POST".to_vec(), body, ..self }
+    }
+
     /// One that goes where an exchange's goes, without fields and body.
     fn like(worker: &Worker, x: &Exchange, destination: Destination) -> Self {
         let host = x.filtering.as_ref().and_then(|filtering| filtering.host());

@@ -6,6 +6,7 @@ use crate::exchange::filter_facts::{Surroundings, split};
 use crate::plan::Route;
 use crate::state::exchange::Exchange;
 use thalweg_cache::{Client, Forward, Key, KeyUrl, Request, Sharing, Url, passes};
+use thalweg_core::units::size_text;
 use thalweg_filter::{CacheRule, FieldView};
 use thalweg_http::Method;
 
@@ -44,11 +45,16 @@ pub(super) fn caching(
     };
     let client = match rule.policy.sharing {
         Sharing::Shared => None,
-        Sharing::PerClient { .. } => Some(Client { method: b"GET", address: facts.client_ip, body: None }),
+        Sharing::PerClient { .. } => {
+            let method: &[u8] = if method == Method::Post { b"POST" } else { b"GET" };
+            Some(Client { method, address: facts.client_ip, body: None })
+        }
     };
+    let is_posted = method == Method::Post && rule.policy.answers_post();
     let key = Key::of(&rule.key, &url, fields.iter(), client.as_ref()).ok();
     let key = key.as_ref().and_then(|key| KeyUrl::read(key.bytes())).map(|url| url.to_string());
-    let because = match passes(&rule.policy, &request).or(has_body.then_some(Forward::Bypass)) {
+    let because = match passes(&rule.policy, &request).or((has_body && !is_posted).then_some(Forward::Bypass))
+    {
         Some(why) => Some(passed(why, &request, &lossy(facts.method))),
         None => key.is_none().then(|| "its URL is too long for a key".into()),
     };
@@ -77,6 +83,7 @@ fn key_parts(rule: &CacheRule) -> Vec<String> {
     parts.extend(rule.key.cookies.iter().map(|name| format!("cookie {name}")));
     if rule.policy.sharing != Sharing::Shared {
         parts.extend(["client_ip", "header Authorization", "header Cookie"].map(str::to_owned));
+        parts.extend(rule.policy.answers_post().then(|| "body of POST".to_owned()));
     }
     parts
 }
@@ -91,6 +98,12 @@ fn remarks(rule: &CacheRule, request: &Request<'_>, is_verified: bool) -> Vec<St
         is_shared && request.has_credentials,
         &format!("{by}: only what says `public`, `s-maxage` or `must-revalidate` is stored"),
     );
+    let most = rule.policy.post_body.filter(|_| request.method == Method::Post).unwrap_or(0);
+    let told = format!(
+        "its body is part of the key; one of more than {}, or without a length, passes by",
+        size_text(most.into())
+    );
+    say(most > 0, &told);
     say(
         request.method == Method::Head,
         "what GET has brought answers it; what it brings itself is not stored",

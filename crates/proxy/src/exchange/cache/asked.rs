@@ -1,5 +1,6 @@
 //! What the cache is asked: the request as it goes to the service, and its key.
 
+use crate::exchange::cache::body;
 use crate::exchange::cache::rule::Ruled;
 use crate::exchange::cache::unkeyed::said_by_proxies;
 use crate::state::exchange::Exchange;
@@ -11,7 +12,7 @@ use thalweg_cache::request::FieldLines;
 use thalweg_cache::{Client, Forward, Key, Request, Url};
 use thalweg_disk::Disk;
 use thalweg_filter::{CacheRule, FieldView, QueryEdit};
-use thalweg_http::FieldId;
+use thalweg_http::{FieldId, Method};
 use thalweg_store::{Choice, Stored};
 
 /// What the cache is asked.
@@ -34,7 +35,8 @@ impl Asked {
     pub(crate) fn of(worker: &Worker, x: &Exchange, ruled: &Ruled) -> Option<Self> {
         let Ruled { rule, has_credentials } = ruled;
         let mut key = worker.cache_key.take();
-        let client = Client { method: b"GET", address: x.client_ip, body: None };
+        let method: &[u8] = if x.request.method == Method::Post { b"POST" } else { b"GET" };
+        let client = Client { method, address: x.client_ip, body: body::digest(x, rule) };
         let client = rule.policy.is_per_client().then_some(&client);
         key.set(&rule.key, &url(x), fields(x), client).ok()?;
         if let Some(target) = other_target(x, rule) {

@@ -1,6 +1,7 @@
 //! Fetching a response for the store: an exchange of its own, whose response is decided on when its head is there.
 
 use crate::exchange::cache::asked::{Asked, disk_of, fields};
+use crate::exchange::cache::body;
 use crate::exchange::cache::own_response::{Given, OwnResponse};
 use crate::exchange::cache::part;
 use crate::exchange::cache::unkeyed::is_unkeyed;
@@ -47,6 +48,9 @@ pub(crate) struct Fill {
     rule: Arc<CacheRule>,
     /// The fields of the request that causes it, as lines.
     lines: Vec<u8>,
+    /// GET, or POST with this body.
+    method: Method,
+    body: Vec<u8>,
     has_credentials: bool,
     lead: Lead,
     wanted: Wanted,
@@ -61,6 +65,10 @@ pub(crate) enum Wanted {
     /// The range that the request asks for; these parts are stored.
     Part(Option<Arc<Object>>),
 }
+
+/// Fields that frame the body of a request, which is here as a whole: they are made anew.
+const OF_BODY: FieldSet =
+    FieldSet::of(&[FieldId::ContentLength, FieldId::TransferEncoding, FieldId::Trailer, FieldId::Expect]);
 
 /// Fields that ask for a part.
 const OF_PARTS: FieldSet = FieldSet::of(&[FieldId::Range, FieldId::IfRange]);
@@ -83,7 +91,9 @@ impl Fill {
         }
         lead.bound(asked.rule.max_object);
         let has_credentials = asked.request(x).has_credentials;
-        Self { rule: asked.rule.clone(), lines, has_credentials, lead, wanted, own }
+        let body = body::received(x, &asked.rule).unwrap_or_default().to_vec();
+        let method = if x.request.method == Method::Post { Method::Post } else { Method::Get };
+        Self { rule: asked.rule.clone(), lines, method, body, has_credentials, lead, wanted, own }
     }
 
     /// The fields that the service gets: the client's, and those that filters have added.
@@ -91,6 +101,9 @@ impl Fill {
         let keyed = &self.rule.key.fields;
         let is_part = matches!(self.wanted, Wanted::Part(_));
         let is_sent = |name: &[u8]| {
+            if OF_BODY.contains(FieldId::classify(name)) {
+                return false;
+            }
             is_part && OF_PARTS.contains(FieldId::classify(name))
                 || !REPLACED_FIELDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
         };
@@ -114,7 +127,11 @@ impl Fill {
 /// Fetches it, as the route of this exchange does.
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
     let request = InnerRequest::for_cache(worker, client, x, fill.question(x));
-    let Fill { rule, lines, has_credentials, mut lead, wanted, own } = fill;
+    let Fill { rule, lines, method, body, has_credentials, mut lead, wanted, own } = fill;
+    let request = match method {
+        Method::Post => request.map(|request| request.posting(body)),
+        _ => request,
+    };
     let disk = disk_of(worker, &rule).map(|disk| (disk.clone(), disk.ticket()));
     if let Some((disk, ticket)) = &disk {
         lead.spill_to(disk.tier(*ticket));
@@ -123,6 +140,7 @@ pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) 
         store: worker.shared.cache.clone(),
         rule,
         lines,
+        method,
         has_credentials,
         wanted,
         own,
@@ -151,6 +169,7 @@ struct Sink {
     disk: Option<(Disk, Ticket)>,
     rule: Arc<CacheRule>,
     lines: Vec<u8>,
+    method: Method,
     has_credentials: bool,
     wanted: Wanted,
     own: Option<OwnResponse>,
@@ -187,8 +206,8 @@ impl Sink {
         self.store.remove_object(object);
     }
 
-    fn request(lines: &[u8], has_credentials: bool) -> Request<'_> {
-        let mut request = Request::read(Method::Get, false, split_lines(lines));
+    fn request(lines: &[u8], (method, has_credentials): (Method, bool)) -> Request<'_> {
+        let mut request = Request::read(method, false, split_lines(lines));
         request.has_credentials |= has_credentials;
         request
     }
@@ -196,7 +215,7 @@ impl Sink {
     /// The head is there.
     fn decide<'a>(&mut self, lead: Lead, response: &Response<'_>, fields: impl FieldLines<'a>) -> State {
         let lines = mem::take(&mut self.lines);
-        let request = Self::request(&lines, self.has_credentials);
+        let request = Self::request(&lines, (self.method, self.has_credentials));
         let Some(object) = self.take_validated() else {
             return self.keep((lead, &request), &lines, response, fields);
         };
@@ -295,7 +314,7 @@ impl Sink {
             return lead.fail(Broken::Failed);
         }
         let Some(object) = self.take_validated() else { return lead.fail_all(fault) };
-        let request = Self::request(&self.lines, self.has_credentials);
+        let request = Self::request(&self.lines, (self.method, self.has_credentials));
         let is_upstream = matches!(fault.status, 500..=504);
         let failure = Failure::Unreachable;
         match use_on_failure(&self.rule.policy, &request, object.head(), failure, now())

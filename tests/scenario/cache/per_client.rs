@@ -1,0 +1,180 @@
+//! `per_client`: what one client has caused answers it again, by all that it has sent, and never another one.
+
+use thalweg_tests::message::fetch;
+use thalweg_tests::{Message, Proxy};
+
+use super::{Origin, config, reply, watchdog};
+
+const RULE: &str = "{ per_client: { ttl: 60s, methods: [ GET, POST ], max_body: 1KiB } }";
+
+/// An endpoint that says how often it was asked, and what.
+fn telling() -> Origin {
+    Origin::start(|request, _| {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        let line = request.start.clone();
+        Some(reply("200 OK", "Cache-Control: private\r\n", &format!("{line}|{body}")))
+    })
+}
+
+/// A proxy that believes 127.0.0.0/8 what it says of clients, or nobody.
+fn behind(origin: &Origin, rule: &str, trusts: bool) -> Proxy {
+    let trusted = if trusts { "trusted_proxies: [ 127.0.0.0/8 ]\n" } else { "" };
+    Proxy::start(&format!("{trusted}{}", config(&origin.url(), &format!("{{ cache: {rule} }}"))))
+}
+
+fn post(proxy: &Proxy, path: &str, fields: &str, body: &str) -> Message {
+    let length = body.len();
+    let request =
+        format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n{fields}\r\n{body}");
+    fetch(proxy.web(), &request).unwrap()
+}
+
+#[test]
+fn the_same_post_reaches_the_service_once() {
+    let _watchdog = watchdog("the_same_post_reaches_the_service_once");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    for body in ["", "a", "b", &"c".repeat(1024)] {
+        for round in 0..3 {
+            let answer = post(&proxy, "/search", "", body);
+            assert_eq!(answer.text(), format!("POST /search HTTP/1.1|{body}"), "round {round}");
+            let told = answer.value("cache-status").unwrap();
+            assert_eq!(told.contains("hit"), round > 0, "{told}");
+        }
+    }
+    assert_eq!(origin.asked("/search"), 4);
+    let sent = origin.requests();
+    assert_eq!((sent[1].value("content-length"), sent[1].value("transfer-encoding")), (Some("1"), None));
+    let got = fetch(proxy.web(), "GET /search HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    assert_eq!(got.text(), "GET /search HTTP/1.1|", "a GET is not a POST");
+}
+
+#[test]
+fn whatever_differs_is_another_request() {
+    let _watchdog = watchdog("whatever_differs_is_another_request");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, true);
+    // Parts of one must not become parts of the next: `ab` and `c` are not `a` and `bc`.
+    let requests = [
+        ("/a", "", "bc"),
+        ("/ab", "", "c"),
+        ("/a?b", "", "c"),
+        ("/a", "Cookie: b\r\n", "c"),
+        ("/a", "Authorization: b\r\n", "c"),
+        ("/a", "Cookie: b\r\nAuthorization: c\r\n", ""),
+        ("/a", "Cookie: bc\r\n", ""),
+        ("/a", "Content-Type: b\r\n", "c"),
+        ("/a", "Content-Type: c\r\n", "b"),
+        ("/a", "Content-Encoding: b\r\n", "c"),
+        ("/a", "X-Forwarded-For: 192.0.2.1\r\n", "bc"),
+        ("/a", "X-Forwarded-For: 192.0.2.11\r\n", "bc"),
+        ("/a", "X-Forwarded-For: 192.0.2.1\r\n", "1bc"),
+        ("/a", "X-Forwarded-For: 2001:db8::1\r\n", "bc"),
+    ];
+    for round in 0..2 {
+        for (number, (path, fields, body)) in requests.into_iter().enumerate() {
+            let answer = post(&proxy, path, fields, body);
+            assert_eq!(answer.text(), format!("POST {path} HTTP/1.1|{body}"), "{number}");
+            let told = answer.value("cache-status").unwrap();
+            assert_eq!(told.contains("hit"), round > 0, "{number}: {told}");
+        }
+    }
+    assert_eq!(origin.requests().len(), requests.len());
+}
+
+#[test]
+fn a_stranger_does_not_become_another_client() {
+    let _watchdog = watchdog("a_stranger_does_not_become_another_client");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    for address in ["192.0.2.1", "192.0.2.2", "127.0.0.1"] {
+        post(&proxy, "/", &format!("X-Forwarded-For: {address}\r\nX-Real-IP: {address}\r\n"), "a");
+    }
+    assert_eq!(origin.asked("/"), 1, "what it says of its address counts for nothing");
+}
+
+#[test]
+fn what_is_too_long_or_has_no_length_passes_by() {
+    let _watchdog = watchdog("what_is_too_long_or_has_no_length_passes_by");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    let long = "c".repeat(1025);
+    for _ in 0..2 {
+        let answer = post(&proxy, "/long", "", &long);
+        assert_eq!(answer.text(), format!("POST /long HTTP/1.1|{long}"));
+        assert!(answer.value("cache-status").unwrap().contains("fwd=bypass"));
+        let chunked =
+            "POST /chunked HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
+        assert_eq!(fetch(proxy.web(), chunked).unwrap().text(), "POST /chunked HTTP/1.1|a");
+    }
+    assert_eq!((origin.asked("/long"), origin.asked("/chunked")), (2, 2));
+}
+
+#[test]
+fn conditions_of_a_post_are_for_the_service() {
+    let _watchdog = watchdog("conditions_of_a_post_are_for_the_service");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    for condition in
+        ["If-None-Match: *", "If-Match: \"a\"", "Cache-Control: no-store", "Cache-Control: no-cache"]
+    {
+        for _ in 0..2 {
+            let answer = post(&proxy, "/", &format!("{condition}\r\n"), "a");
+            assert_eq!(
+                (answer.status(), answer.value("cache-status").unwrap().contains("hit")),
+                (200, false)
+            );
+        }
+    }
+    assert_eq!(origin.asked("/"), 8);
+}
+
+#[test]
+fn a_post_that_says_no_store_or_fails_is_not_kept() {
+    let _watchdog = watchdog("a_post_that_says_no_store_or_fails_is_not_kept");
+    let origin = Origin::start(|request, before| {
+        Some(match request.target() {
+            "/no-store" => reply("200 OK", "Cache-Control: no-store\r\n", &before.to_string()),
+            _ => reply("200 OK", "Set-Cookie: a=b\r\n", &before.to_string()),
+        })
+    });
+    let proxy = behind(&origin, RULE, false);
+    for path in ["/no-store", "/cookie"] {
+        for number in 0..3 {
+            assert_eq!(post(&proxy, path, "", "a").text(), number.to_string(), "{path}");
+        }
+    }
+}
+
+#[test]
+fn without_methods_or_with_post_alone_the_others_pass() {
+    let _watchdog = watchdog("without_methods_or_with_post_alone_the_others_pass");
+    for (rule, posts, gets) in
+        [("{ per_client: 60s }", 2, 1), ("{ per_client: { ttl: 60s, methods: POST } }", 1, 2)]
+    {
+        let origin = telling();
+        let proxy = behind(&origin, rule, false);
+        for _ in 0..2 {
+            post(&proxy, "/post", "", "a");
+            fetch(proxy.web(), "GET /get HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+        }
+        assert_eq!((origin.asked("/post"), origin.asked("/get")), (posts, gets), "{rule}");
+    }
+}
+
+#[test]
+fn a_post_waits_to_be_asked_for_its_body() {
+    let _watchdog = watchdog("a_post_waits_to_be_asked_for_its_body");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    for _ in 0..2 {
+        let mut talk = thalweg_tests::Talk::open(proxy.web()).unwrap();
+        talk.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+            .unwrap();
+        assert_eq!(talk.head().unwrap().status(), 100);
+        talk.send("a").unwrap();
+        assert_eq!(talk.head().unwrap().status(), 200);
+    }
+    assert_eq!(origin.asked("/"), 1);
+    assert_eq!(origin.requests()[0].value("expect"), None);
+}
