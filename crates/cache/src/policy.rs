@@ -47,8 +47,8 @@ pub struct Policy {
     pub sharing: Sharing,
     /// With [`Sharing::PerClient`]: GET and HEAD are not answered.
     pub skips_get: bool,
-    /// With [`Sharing::PerClient`]: POST is answered, with the body as a part of the key, where that has at most so many
-    /// bytes; `None`: it is not.
+    /// With [`Sharing::PerClient`]: POST is answered, with the body as a part of the key, where that has at most so
+    /// many bytes; `None`: it is not.
     pub post_body: Option<u32>,
     /// Targeted fields that are looked at before `Cache-Control`, the most applicable first (RFC 9213 §2.2).
     pub targets: Vec<Box<str>>,
@@ -138,7 +138,7 @@ impl Policy {
         self.default_lifetimes.iter().find(fits).map(|given| given.seconds)
     }
 
-    /// Whether POST is answered: for its client alone, for the lifetime that the policy says, and by what is in its key.
+    /// Whether POST is answered: for its client alone, for the lifetime of the policy, and by what is in its key.
     pub fn answers_post(&self) -> bool {
         self.is_per_client() && self.post_body.is_some()
     }

@@ -140,8 +140,8 @@ pub(super) struct PerClientMapSpec {
     /// For how long.
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "x-range" = ["1s", "1h"]))]
     ttl: String,
-    /// Methods that are answered: `GET`, with HEAD, and `POST`, for services whose POST changes nothing. The same POST of
-    /// the same client, body and all, reaches the service once in that time.
+    /// Methods that are answered: `GET`, with HEAD, and `POST`, for services whose POST changes nothing. The same
+    /// POST of the same client, body and all, reaches the service once in that time.
     #[schemars(extend("x-default" = "GET"))]
     methods: Option<OneOrManySpec<OwnMethodSpec>>,
     /// A POST with a longer body, or one whose length is not told (chunked), passes by. Shorter ones are received whole
