@@ -9,7 +9,8 @@
 //! of published gateways, [`ramp`] that of a published proxy under a fixed rate, [`tls`] that of TLS and HTTP/2,
 //! [`connections`] that of whole connections of TCP, [`sealed`] that of a published relay with sealed
 //! destinations, [`dashboard`] that of people who look at the dashboard, [`compress`] that of compressed responses,
-//! [`discovery`] that of endpoints that change, [`cache`] that of stored responses; [`balance`] measures the balancers
+//! [`discovery`] that of endpoints that change, [`cache`] that of stored responses, [`costs`] that of features,
+//! [`growth`] that of configurations that grow; [`balance`] measures the balancers
 //! alone, without a proxy; [`all`] runs them all.
 
 mod ab;
@@ -20,6 +21,7 @@ mod compress;
 pub(crate) mod configs;
 mod connections;
 pub(crate) mod contestant;
+mod costs;
 mod dashboard;
 mod discovery;
 mod entrant;
@@ -27,6 +29,7 @@ mod envoy;
 mod figures;
 mod frame;
 mod gateways;
+mod growth;
 mod layout;
 mod load;
 mod machine;
@@ -90,6 +93,10 @@ pub(crate) enum Bench {
     Dashboard(dashboard::Dashboard),
     /// Endpoints that change a thousand times a second: latency, CPU of the control thread and of workers, memory
     Discovery(discovery::Discovery),
+    /// Features: CPU per exchange and latency with each of them, beside the plain exchange of the same program
+    Costs(costs::Costs),
+    /// More and more routes, services, endpoints, connections: CPU per exchange, memory, start; reloads under load
+    Growth(growth::Growth),
     /// Sealed destinations: seconds over the number of servers and clients, most sessions, beside relays in Go and Node
     Sealed(sealed::Sealed),
 }
@@ -154,6 +161,8 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Connections(args) => connections::run(args),
         Bench::Dashboard(args) => dashboard::run(args),
         Bench::Discovery(args) => discovery::run(args),
+        Bench::Costs(args) => costs::run(args),
+        Bench::Growth(args) => growth::run(args),
         Bench::Sealed(args) => sealed::run(args),
     }
 }

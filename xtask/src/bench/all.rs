@@ -84,6 +84,12 @@ const PARTS: &[Part] = &[
         whole: "",
         quick: Some("--rounds 1 --servers 50,275 --others 50 --sizes 1024 --modes raw --addresses 1000"),
     },
+    Part { name: "costs", whole: "", quick: Some("--rounds 1 --seconds 1 --peers thalweg,nginx") },
+    Part {
+        name: "growth",
+        whole: "",
+        quick: Some("--rounds 1 --seconds 1 --sizes 10,1000 --reloads 20 --peers thalweg,nginx"),
+    },
     Part { name: "discovery", whole: "", quick: Some("--rounds 1 --seconds 1") },
     Part { name: "dashboard", whole: "", quick: None },
 ];

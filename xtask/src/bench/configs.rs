@@ -210,6 +210,11 @@ pub(crate) fn middle_route(count: usize) -> (String, String) {
     (route_host(i), format!("/p{}/item", i % PATHS))
 }
 
+/// Host of a route, and what its paths begin with, as in [`thalweg_routes`].
+pub(crate) fn route(i: usize) -> (String, String) {
+    (route_host(i), format!("/p{}/", i % PATHS))
+}
+
 fn route_host(i: usize) -> String {
     format!("h{:04}.example.com", i / PATHS)
 }

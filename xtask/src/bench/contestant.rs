@@ -14,7 +14,7 @@ use cargo_metadata::MetadataCommand;
 use super::entrant::Entrant;
 use super::namespace::Namespace;
 use super::process::Program;
-use super::{PROXY_CPU, Small, configs};
+use super::{LOAD_CPU, PROXY_CPU, Small, configs};
 use crate::command::{cargo, locate, output, root, run};
 
 /// Time in which a program must give its first answer.
@@ -205,6 +205,17 @@ pub(crate) fn backend(nginx: &Path, cpus: &str, place: &mut Place) -> Result<Run
     let file = folder.join("backend.conf");
     fs::write(&file, configs::nginx_backend(&folder, address.port()))?;
     let mut command = place.command(cpus, &locate(nginx).context("nginx is not here")?);
+    command.arg("-p").arg(&folder).arg("-c").arg(&file);
+    place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
+}
+
+/// Starts the backend of another size on all addresses of loopback, on the CPU of the load.
+pub(crate) fn backend_of(nginx: &Path, size: configs::Size, place: &mut Place) -> Result<Running> {
+    let (address, folder) = (place.address()?, place.next_folder()?);
+    let file = folder.join("backend.conf");
+    // Loopback alone would be a line for each address.
+    fs::write(&file, configs::nginx_backend_of(&folder, &format!("0.0.0.0:{}", address.port()), size))?;
+    let mut command = place.command(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
     command.arg("-p").arg(&folder).arg("-c").arg(&file);
     place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
 }

@@ -18,9 +18,10 @@ use serde_json::Value;
 
 use super::contestant::{Kind, Place, Running, backend, built, version};
 use super::frame::{Conditions, Use};
+use super::load::rate::{self, Outcome, Urls};
 use super::order::order;
 use super::{Folder, LOAD_CPU, PROXY_CPU, process};
-use crate::command::{exists, output, root, target};
+use crate::command::{exists, root, target};
 use report::Report;
 
 /// Fewer rounds or shorter ones are a trial, which must not replace the day's result.
@@ -211,30 +212,20 @@ impl<'a> Scene<'a> {
 
     /// The load alone: as many requests per second as were asked for, over all routes in turn.
     fn load(&self, seconds: u64) -> Result<Sample> {
-        let args = self.args;
-        let log = self.folder.join("times");
-        let _ = fs::remove_file(&log);
-        let mut command = self.place.command(LOAD_CPU, Path::new("h2load"));
-        command.args(["--h1", "--threads=1", &format!("--clients={}", args.connections)]);
-        command.arg(format!("--rps={}", args.rate / args.connections)).arg(format!("--duration={seconds}"));
-        command.arg(format!("--log-file={}", log.display()));
-        command.arg(format!("--input-file={}", self.folder.join("paths").display()));
+        let Dashboard { rate, connections, .. } = *self.args;
+        let paths = self.folder.join("paths");
+        let load =
+            rate::Load { urls: Urls::File(&paths), rate, connections, seconds, is_h1: true, fields: &[] };
         let before = self.proxy.program.cpu();
-        output(&mut command)?;
+        let Outcome { requests, failed, p50, p99, p999 } = load.run(&self.place)?;
         let spent = self.proxy.program.cpu().saturating_sub(before).as_secs_f64();
-        let (mut times, failed) = times(&fs::read_to_string(&log)?)?;
-        times.sort_unstable();
-        let at = |share: f64| {
-            let place = (times.len() as f64 * share) as usize;
-            times.get(place.min(times.len().saturating_sub(1))).map_or(0.0, |time| *time as f64 / 1000.0)
-        };
         let seconds = seconds as f64;
         Ok(Sample {
-            rate: times.len() as f64 / seconds,
+            rate: requests as f64 / seconds,
             failed,
-            p50: at(0.5),
-            p99: at(0.99),
-            p999: at(0.999),
+            p50,
+            p99,
+            p999,
             busy: spent / seconds,
             asked: 0.0,
         })
@@ -257,24 +248,6 @@ fn answer(program: Child) -> Result<Value> {
         bail!("the dashboards ended with {}", done.status);
     }
     serde_json::from_slice(&done.stdout).context("the dashboards say something else than JSON")
-}
-
-/// Times in microseconds from the log of h2load: a line with start, status and time for each request; and how many
-/// failed.
-fn times(log: &str) -> Result<(Vec<u32>, u64)> {
-    let (mut times, mut failed) = (Vec::new(), 0);
-    for line in log.lines() {
-        let mut words = line.split_whitespace().skip(1);
-        let (status, time) = (words.next(), words.next().and_then(|time| time.parse().ok()));
-        match (status, time) {
-            (Some("200"), Some(time)) => times.push(time),
-            _ => failed += 1,
-        }
-    }
-    if times.is_empty() {
-        bail!("nothing got through");
-    }
-    Ok((times, failed))
 }
 
 /// The routes, and the admin address that dashboards ask.
@@ -305,16 +278,4 @@ fn driver() -> Result<PathBuf> {
     let program = folder.join("dashboards.mjs");
     fs::copy(root().join("bench/dashboard/dashboards.mjs"), &program)?;
     Ok(program)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_of_h2load_is_read() {
-        let log = "1764062000000000\t200\t150\n1764062000000100\t503\t99\n1764062000000200\t-1\t7\n1764062000000300\t200\t90\n";
-        assert_eq!(times(log).unwrap(), (vec![150, 90], 2));
-        assert!(times("").is_err());
-    }
 }

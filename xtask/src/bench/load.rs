@@ -2,4 +2,5 @@
 
 pub(crate) mod ab;
 pub(crate) mod bodies;
+pub(crate) mod rate;
 pub(crate) mod wrk;

@@ -6,7 +6,7 @@
 //! not.
 
 mod case;
-mod certificate;
+pub(super) mod certificate;
 mod configs;
 mod entrant;
 mod idle;

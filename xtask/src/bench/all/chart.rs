@@ -26,9 +26,16 @@ pub(super) fn of(table: &Table) -> String {
         return String::new();
     }
     let mut pictures = String::new();
+    let sizes = sizes(table);
+    if sizes.len() >= 2 {
+        let places: Vec<_> = sizes.iter().map(|size| size.ln()).collect();
+        let columns: Vec<_> = (1..table.columns.len()).collect();
+        return curves(table, &columns, &places, &table.heading);
+    }
     let percentiles = percentiles(table);
     if percentiles.len() >= 2 {
-        pictures += &curves(table, &percentiles);
+        let places: Vec<_> = (0..percentiles.len()).map(|number| number as f64).collect();
+        pictures += &curves(table, &percentiles, &places, "latency by percentile");
     }
     let others = (1..table.columns.len()).filter(|column| !percentiles.contains(column));
     for column in others.filter_map(|column| bars(table, column)).take(COLUMNS) {
@@ -44,6 +51,13 @@ fn percentiles(table: &Table) -> Vec<usize> {
         digits.is_some_and(|digits| digits.parse::<f64>().is_ok())
     };
     (1..table.columns.len()).filter(|column| is_one(&table.columns[*column])).collect()
+}
+
+/// The sizes that columns stand for, where all of them are whole numbers that grow: `10`, `100`.
+fn sizes(table: &Table) -> Vec<f64> {
+    let whole = |name: &String| name.parse::<u32>().ok().filter(|size| *size > 0).map(f64::from);
+    let sizes: Option<Vec<_>> = table.columns.iter().skip(1).map(whole).collect();
+    sizes.filter(|sizes| sizes.is_sorted_by(|a, b| a < b)).unwrap_or_default()
 }
 
 fn cell(row: &[String], column: usize) -> Option<Figure> {
@@ -86,8 +100,9 @@ fn bars(table: &Table, column: usize) -> Option<String> {
     Some(svg + "</svg>\n")
 }
 
-/// A curve for each row over the percentiles, from the most usual to the rarest.
-fn curves(table: &Table, columns: &[usize]) -> String {
+/// A curve for each row over these columns, each at its place on the axis: percentiles from the most usual to the
+/// rarest, or logarithms of sizes.
+fn curves(table: &Table, columns: &[usize], places: &[f64], title: &str) -> String {
     let figures =
         |row: &[String]| columns.iter().filter_map(|column| Some(cell(row, *column)?.value)).collect();
     let rows: Vec<(&str, Vec<f64>)> =
@@ -97,10 +112,11 @@ fn curves(table: &Table, columns: &[usize]) -> String {
     if rows.len() < 2 || most <= 0.0 {
         return String::new();
     }
-    let mut svg = open(HEIGHT, "latency by percentile");
-    let step = (WIDTH - NAME - MARGIN) / (columns.len() - 1) as f64;
+    let mut svg = open(HEIGHT, title);
+    let (first, last) = (places[0], places[places.len() - 1]);
     let at = |number: usize, value: f64| {
-        (MARGIN + step * number as f64, HEIGHT - MARGIN - value / most * (HEIGHT - 2.0 * MARGIN))
+        let share = (places[number] - first) / (last - first);
+        (MARGIN + share * (WIDTH - NAME - MARGIN), HEIGHT - MARGIN - value / most * (HEIGHT - 2.0 * MARGIN))
     };
     for (number, column) in columns.iter().enumerate() {
         let (x, y) = at(number, 0.0);
@@ -167,6 +183,19 @@ mod tests {
         assert_eq!(svg.matches("<svg").count(), 2, "{svg}");
         assert_eq!(svg.matches("<polyline").count(), 2);
         assert!(svg.contains("a &lt; b") && svg.contains(COLOURS[0]), "{svg}");
+    }
+
+    #[test]
+    fn sizes_become_curves_on_a_logarithmic_axis() {
+        let text = "# CPU, routes\n| | 10 | 100 | 10000 |\n|---|---|---|---|\n\
+                    | thalweg | 1 | 2 | 4 |\n| nginx | 1 | 1 | 2 |\n";
+        let svg = pictures(text);
+        assert_eq!((svg.matches("<svg").count(), svg.matches("<polyline").count()), (1, 2), "{svg}");
+        // 100 lies a third of the way from 10 to 10,000.
+        let width = WIDTH - NAME - MARGIN;
+        assert!(svg.contains(&format!(" {:.1},", MARGIN + width / 3.0)), "{svg}");
+        assert!(svg.contains("CPU, routes"), "{svg}");
+        assert_eq!(pictures(&text.replace("| 100 |", "| x |")).matches("<polyline").count(), 0);
     }
 
     #[test]

@@ -8,13 +8,13 @@ use anyhow::Result;
 use crate::command::output;
 
 /// The files of a certificate.
-pub(super) struct Certificate {
-    pub(super) chain: PathBuf,
-    pub(super) key: PathBuf,
+pub(in crate::bench) struct Certificate {
+    pub(in crate::bench) chain: PathBuf,
+    pub(in crate::bench) key: PathBuf,
 }
 
 /// Makes one in `folder`, for the host that clients name.
-pub(super) fn make(folder: &Path) -> Result<Certificate> {
+pub(in crate::bench) fn make(folder: &Path) -> Result<Certificate> {
     let certificate = Certificate { chain: folder.join("chain.pem"), key: folder.join("key.pem") };
     let mut command = Command::new("openssl");
     command.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]);
