@@ -20,8 +20,8 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef";
 pub(super) const ADMIN_TOKEN: &str = "token-of-the-bench-0123456789";
 /// `password`, as argon2id with little memory.
 const PASSWORD: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4";
-/// `test`, as SHA-256.
-const KEY: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+/// The key that clients send, as SHA-256.
+const KEY: &str = "sha256:ea4077b0164c8917200d9dc8d373550f2188580bca03773ea22cdbf3db1026c8";
 
 /// Where one stands, and what it may use.
 pub(super) struct Site {
@@ -121,7 +121,7 @@ fn nginx(feature: Feature, site: &Site) -> Option<String> {
         Feature::Rewrite => "rewrite ^/(.*)$ /shop/$1 break;".to_owned(),
         Feature::RateLimit => "limit_req zone=all burst=1000000 nodelay;".to_owned(),
         Feature::Basic => format!("auth_basic bench; auth_basic_user_file {files}/users;"),
-        Feature::ApiKey => "if ($http_x_api_key != test) { return 401; }".to_owned(),
+        Feature::ApiKey => "if ($http_x_api_key != key-of-the-bench-0123456789) { return 401; }".to_owned(),
         Feature::Compress => {
             "gzip on; gzip_comp_level 5; gzip_min_length 0; gzip_types text/plain; gzip_proxied any;"
                 .to_owned()
@@ -188,7 +188,7 @@ fn haproxy(feature: Feature, site: &Site) -> Option<String> {
             ),
         ),
         Feature::ApiKey => {
-            ("", "  http-request deny deny_status 401 unless { req.hdr(x-api-key) -m str test }\n".to_owned())
+            ("", "  http-request deny deny_status 401 unless { req.hdr(x-api-key) -m str key-of-the-bench-0123456789 }\n".to_owned())
         }
         Feature::Compress => {
             ("", "  filter compression\n  compression algo gzip\n  compression type text/plain\n".to_owned())

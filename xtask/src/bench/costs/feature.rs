@@ -98,7 +98,7 @@ impl Feature {
         match self {
             Self::Basic => &["authorization: Basic YWRhOnBhc3N3b3Jk"],
             Self::Jwt => &[TOKEN],
-            Self::ApiKey => &["x-api-key: test"],
+            Self::ApiKey => &["x-api-key: key-of-the-bench-0123456789"],
             Self::Compress => &["accept-encoding: gzip"],
             _ => &[],
         }

@@ -90,7 +90,7 @@ impl frame::Report for Report<'_> {
              - a time counts from the moment at which the request was sent; answered: exchanges as a share of those that were due\n\
              - HTTP/2 has one stream at once on each connection, so that it does what HTTP/1.1 does; `bench tls` has many streams,\n  \
              and handshakes\n\
-             - basic auth: argon2id for Thalweg, a plain password for nginx and HAProxy; API key: a comparison of a field for those\n\
+             - basic auth: argon2id for Thalweg, which remembers a login that was right; a plain password for nginx and HAProxy; API key: a comparison of a field for those\n\
              - HAProxy's cache, which stores nothing without a lifetime, is given one with the response\n\
              - a dashboard: four views asked every second by a client; metrics: one scrape every second\n",
         );

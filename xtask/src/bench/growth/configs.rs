@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::Grows;
+use super::{CONNECTIONS, Grows};
 use crate::bench::configs::{self, Size};
 use crate::bench::costs::Peer;
 
@@ -17,6 +17,9 @@ pub(super) const MOST: usize = 50_000;
 pub(super) const SIZE: Size = Size { connections: 30_000, kept: 10_000, workers: 1 };
 /// Connections of HAProxy.
 const HAPROXY_CONNECTIONS: usize = 30_000;
+
+/// Connections of the product beyond those that are counted.
+const SPARE: usize = 50;
 
 /// Where one stands.
 pub(super) struct Site {
@@ -63,7 +66,11 @@ fn thalweg(what: Grows, size: usize, site: &Site) -> String {
     match what {
         Grows::Routes => configs::thalweg_routes(*listen, *backend, size),
         Grows::Endpoints => configs::thalweg(*listen, &endpoints(size, *backend)),
-        Grows::Connections => configs::thalweg(*listen, &[*backend]),
+        // It sets two descriptors aside for each, unless it is told how many there may be.
+        Grows::Connections => {
+            let most = size + CONNECTIONS + SPARE;
+            format!("limits: {{ max_connections: {most} }}\n{}", configs::thalweg(*listen, &[*backend]))
+        }
         Grows::Services => {
             let mut text = format!("listeners: {{ web: {{ address: \"{listen}\" }} }}\nservices:\n");
             for i in 0..size {
@@ -108,7 +115,11 @@ fn nginx(what: Grows, size: usize, site: &Site) -> String {
     for i in 0..size {
         let (name, path) = configs::route(i);
         if name != host {
-            let end = if host.is_empty() { "" } else { "  }\n" };
+            // Options of an address may stand once.
+            let (end, listens) = match host.as_str() {
+                "" => ("", listens.clone()),
+                _ => ("  }\n", format!("    listen {listen};\n")),
+            };
             let _ = write!(http, "{end}  server {{\n{listens}    server_name {name};\n");
             host = name;
         }
@@ -134,7 +145,8 @@ fn haproxy(what: Grows, size: usize, site: &Site) -> String {
     let map = folder.join("routes.map");
     let plain = configs::haproxy(*listen, *backend).replacen(
         &format!("maxconn {}", configs::USUAL.connections),
-        &format!("maxconn {HAPROXY_CONNECTIONS}"),
+        // It wants two descriptors for each, which it never needs here.
+        &format!("maxconn {HAPROXY_CONNECTIONS}\n  no strict-limits"),
         1,
     );
     let Some((front, back)) = plain.split_once("backend all\n") else { return plain };

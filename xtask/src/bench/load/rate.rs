@@ -66,7 +66,10 @@ impl Load<'_> {
             Urls::One(url) => command.arg(url),
             Urls::File(file) => command.arg(format!("--input-file={}", file.display())),
         };
-        output(&mut command)?;
+        let text = output(&mut command)?;
+        if !agreed(&text, self.is_h1) {
+            bail!("h2load agreed on another protocol:\n{text}");
+        }
         let (times, failed) = times(&fs::read_to_string(&log)?)?;
         Ok(Outcome::of(times, failed))
     }
@@ -82,6 +85,12 @@ impl Outcome {
         };
         Self { requests: times.len(), failed, p50: at(0.5), p99: at(0.99), p999: at(0.999) }
     }
+}
+
+/// Whether h2load speaks the version that was asked for: it takes what the server chooses.
+fn agreed(text: &str, is_h1: bool) -> bool {
+    let protocol = text.lines().find_map(|line| line.strip_prefix("Application protocol: "));
+    protocol.is_some_and(|protocol| protocol.starts_with("h2") != is_h1)
 }
 
 /// Times in microseconds from the log of h2load: a line with start, status and time for each request; and how many
@@ -111,6 +120,15 @@ mod tests {
         let log = "1764062000000000\t200\t150\n1764062000000100\t503\t99\n1764062000000200\t-1\t7\n1764062000000300\t200\t90\n";
         assert_eq!(times(log).unwrap(), (vec![150, 90], 2));
         assert!(times("").is_err());
+    }
+
+    #[test]
+    fn another_protocol_is_noticed() {
+        for (line, is_h1) in [("h2", false), ("h2c", false), ("http/1.1", true)] {
+            let text = format!("spawning\nApplication protocol: {line}\n");
+            assert!(agreed(&text, is_h1) && !agreed(&text, !is_h1), "{line}");
+        }
+        assert!(!agreed("spawning\n", true) && !agreed("", false));
     }
 
     #[test]
