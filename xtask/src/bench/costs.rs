@@ -1,9 +1,9 @@
 //! `cargo xtask bench costs`: what each feature costs per exchange, in CPU time and latency.
 //!
-//! Every program takes part once plain and once for each feature that it has ([`feature`]). Order of a run: a backend, a
-//! sink of traces, a certificate → all entrants start and stay up → interleaved rounds at a fixed rate, which is below
-//! what one CPU can do → [`report`]: CPU per exchange as a multiple of that of the same program without the feature, round by
-//! round. The proxy is pinned to one CPU, load and backend to the other.
+//! Every program takes part once plain and once for each feature that it has ([`feature`]). Order of a run: a backend,
+//! a sink of traces, a certificate → all entrants start and stay up → interleaved rounds at a fixed rate, which is
+//! below what one CPU can do → [`report`]: CPU per exchange as a multiple of that of the same program without the
+//! feature, round by round. The proxy is pinned to one CPU, load and backend to the other.
 
 mod configs;
 mod feature;

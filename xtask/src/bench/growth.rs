@@ -1,8 +1,8 @@
 //! `cargo xtask bench growth`: what an exchange costs, and what is held, as a configuration or the clients grow.
 //!
-//! Order of a run: a backend → for each thing that grows ([`Grows`]) and each program, one process per size → interleaved
-//! rounds of load over the sizes → 100 [`reloads`] under load → [`report`]. Memory is that after the rounds. The proxy is
-//! pinned to one CPU, load and backend to the other.
+//! Order of a run: a backend → for each thing that grows ([`Grows`]) and each program, one process per size →
+//! interleaved rounds of load over the sizes → 100 [`reloads`] under load → [`report`]. Memory is that after the
+//! rounds. The proxy is pinned to one CPU, load and backend to the other.
 
 mod configs;
 mod reloads;
