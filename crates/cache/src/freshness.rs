@@ -39,7 +39,11 @@ impl Lifetime {
         if let Sharing::PerClient { lifetime } = policy.sharing {
             return match stated {
                 Some(seconds) => Self { seconds: seconds.min(lifetime), source: Source::Stated },
-                None => Self { seconds: lifetime, source: Source::Configured },
+                None if is_kept_by_heuristics(response.status) => {
+                    Self { seconds: lifetime, source: Source::Configured }
+                }
+                // An error, or a redirection for once, says itself whether it is for more than one request.
+                None => Self::NOTHING,
             };
         }
         if let Some(seconds) = stated {

@@ -48,6 +48,10 @@ const NO_PART: FieldSet = FieldSet::of(&[
     FieldId::Cookie,
 ]);
 
+/// Fields that tell one client from another: the standard one, and those by which services are known to do it.
+const CREDENTIALS: [&str; 6] =
+    ["authorization", "x-api-key", "api-key", "x-auth-token", "x-access-token", "x-amz-security-token"];
+
 /// What a key is made of, beside the URL.
 #[derive(Clone, Debug, Default)]
 pub struct KeyRule {
@@ -289,7 +293,9 @@ impl Key {
             IpAddr::V4(address) => write_part(&address.octets(), &mut self.bytes),
             IpAddr::V6(address) => write_part(&address.octets(), &mut self.bytes),
         }
-        self.write_digest(b'h', "authorization", values(fields.clone(), "authorization"));
+        for name in CREDENTIALS {
+            self.write_digest(b'h', name, values(fields.clone(), name));
+        }
         // Clients behind one address have sessions of their own.
         self.write_digest(b'h', "cookie", values(fields, "cookie"));
         self.bytes.push(u8::from(client.body.is_some()));

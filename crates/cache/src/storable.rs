@@ -179,7 +179,6 @@ fn is_of_use(
     }
     let is_kept = is_stated
         || said.public
-        || policy.is_per_client()
         || is_kept_by_heuristics(response.status)
         || policy.default_lifetime(response.status).is_some();
     if !is_kept {

@@ -1,8 +1,10 @@
 //! `per_client`: what one client has caused answers it again, by all that it has sent, and never another one.
 
+use thalweg_tests::h2_frames::{DATA, END, END_HEADERS, Frames, HEADERS, frame, section};
 use thalweg_tests::message::fetch;
-use thalweg_tests::{Message, Proxy};
+use thalweg_tests::{Message, Proxy, Talk};
 
+use super::versions::answer;
 use super::{Origin, config, reply, watchdog};
 
 const RULE: &str = "{ per_client: { ttl: 60s, methods: [ GET, POST ], max_body: 1KiB } }";
@@ -135,11 +137,12 @@ fn a_post_that_says_no_store_or_fails_is_not_kept() {
     let origin = Origin::start(|request, before| {
         Some(match request.target() {
             "/no-store" => reply("200 OK", "Cache-Control: no-store\r\n", &before.to_string()),
+            "/late" => reply("503 Service Unavailable", "", &before.to_string()),
             _ => reply("200 OK", "Set-Cookie: a=b\r\n", &before.to_string()),
         })
     });
     let proxy = behind(&origin, RULE, false);
-    for path in ["/no-store", "/cookie"] {
+    for path in ["/no-store", "/late", "/cookie"] {
         for number in 0..3 {
             assert_eq!(post(&proxy, path, "", "a").text(), number.to_string(), "{path}");
         }
@@ -168,7 +171,7 @@ fn a_post_waits_to_be_asked_for_its_body() {
     let origin = telling();
     let proxy = behind(&origin, RULE, false);
     for _ in 0..2 {
-        let mut talk = thalweg_tests::Talk::open(proxy.web()).unwrap();
+        let mut talk = Talk::open(proxy.web()).unwrap();
         talk.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
             .unwrap();
         assert_eq!(talk.head().unwrap().status(), 100);
@@ -177,4 +180,75 @@ fn a_post_waits_to_be_asked_for_its_body() {
     }
     assert_eq!(origin.asked("/"), 1);
     assert_eq!(origin.requests()[0].value("expect"), None);
+}
+
+#[test]
+fn what_makes_another_method_of_a_post_passes_by_with_it() {
+    let _watchdog = watchdog("what_makes_another_method_of_a_post_passes_by_with_it");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    post(&proxy, "/", "", "");
+    for body in ["", "a"] {
+        let answer = post(&proxy, "/", "X-HTTP-Method-Override: DELETE\r\n", body);
+        assert!(!answer.value("cache-status").unwrap().contains("hit"), "{answer:?}");
+        let last = origin.requests().pop().unwrap();
+        assert_eq!(last.value("x-http-method-override"), Some("DELETE"));
+    }
+    assert_eq!(origin.asked("/"), 3);
+}
+
+/// What stands behind a body on the connection is the next request, also where `buffer` receives the body once more.
+#[test]
+fn what_is_behind_a_body_is_no_part_of_it() {
+    let _watchdog = watchdog("what_is_behind_a_body_is_no_part_of_it");
+    let origin = telling();
+    let filters = "{ buffer: { memory: 1KiB } }, { cache: { per_client: { ttl: 60s, methods: POST, max_body: 4KiB } } }";
+    let proxy = Proxy::start(&config(&origin.url(), filters));
+    let bodies = ["a".repeat(4096), "b".repeat(4097), "c".repeat(100), "d".repeat(2000)];
+    let posted = |body: &str| {
+        let length = body.len();
+        format!("POST /{length} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n{body}")
+    };
+    for _ in 0..2 {
+        let mut talk = Talk::open(proxy.web()).unwrap();
+        talk.send(bodies.iter().map(|body| posted(body)).collect::<String>()).unwrap();
+        for body in &bodies {
+            let (head, mut got) = (talk.head().unwrap(), Vec::new());
+            talk.body(&head).each(|piece| got.extend_from_slice(piece)).unwrap();
+            assert!(
+                got == format!("POST /{} HTTP/1.1|{body}", body.len()).into_bytes(),
+                "{} bytes",
+                got.len()
+            );
+        }
+    }
+    assert_eq!(origin.requests().len(), 5, "one is too long");
+}
+
+#[test]
+fn both_versions_get_what_the_other_has_stored() {
+    let _watchdog = watchdog("both_versions_get_what_the_other_has_stored");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    let mut client = Frames::open(proxy.web(), &[]);
+    for (stream, body, asked) in [(1, "a", 1), (3, "a", 1), (5, "b", 2)] {
+        let length = [("content-length", "1")];
+        client.send(frame(HEADERS, END_HEADERS, stream, &section("POST", "/", &length)));
+        client.send(frame(DATA, END, stream, body.as_bytes()));
+        let (status, got) = answer(&mut client, stream);
+        assert_eq!((status, got), (200, format!("POST / HTTP/1.1|{body}").into_bytes()));
+        assert_eq!(origin.asked("/"), asked);
+    }
+    for body in ["b", "a"] {
+        let answer = post(&proxy, "/", "", body);
+        assert!(answer.value("cache-status").unwrap().contains("hit"), "{answer:?}");
+    }
+    assert_eq!(origin.asked("/"), 2);
+    // Without a length nothing is received for the key.
+    for stream in [7, 9] {
+        client.send(frame(HEADERS, END_HEADERS, stream, &section("POST", "/", &[])));
+        client.send(frame(DATA, END, stream, b"a"));
+        assert_eq!(answer(&mut client, stream).0, 200);
+    }
+    assert_eq!(origin.asked("/"), 4);
 }

@@ -14,7 +14,7 @@ const STREAMS: u32 = 10;
 const SMALL: usize = 6000;
 
 /// Reads the answer of a stream to its end.
-fn answer(client: &mut Frames, stream: u32) -> (u16, Vec<u8>) {
+pub(super) fn answer(client: &mut Frames, stream: u32) -> (u16, Vec<u8>) {
     let (mut status, mut body) = (0, Vec::new());
     client.until(|frame| {
         if frame.stream != stream {

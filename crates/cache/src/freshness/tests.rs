@@ -79,7 +79,9 @@ fn the_configuration_has_lifetimes_where_none_is_stated() {
     assert_eq!(lifetime_of(&policy, 404, "cache-control: max-age=1"), (1, Source::Stated));
     assert_eq!(lifetime_of(&policy, 200, ""), (0, Source::Nothing));
     let policy = Policy { sharing: Sharing::PerClient { lifetime: 30 }, ..Policy::default() };
-    assert_eq!(lifetime_of(&policy, 500, ""), (30, Source::Configured));
+    assert_eq!(lifetime_of(&policy, 200, ""), (30, Source::Configured));
+    assert_eq!(lifetime_of(&policy, 500, ""), (0, Source::Nothing), "an error is not repeated");
+    assert_eq!(lifetime_of(&policy, 500, "cache-control: max-age=3"), (3, Source::Stated));
     assert_eq!(lifetime_of(&policy, 200, "cache-control: max-age=3600"), (30, Source::Stated));
     assert_eq!(lifetime_of(&policy, 200, "cache-control: max-age=3"), (3, Source::Stated));
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::query::Selected;
 use crate::testing::lines;
+use proptest::prelude::*;
 use std::collections::HashMap;
 
 const URL: Url<'static> =
@@ -134,6 +135,111 @@ fn a_key_for_one_client_is_for_no_other() {
     }
     assert_ne!(base, key(&rule, URL, "authorization: a"), "a key for all");
     assert_eq!(base.url(), key(&rule, URL, "").url());
+}
+
+/// All that a request for one client is told by, in small values that are easily taken for each other.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Told {
+    method: &'static str,
+    scheme: &'static str,
+    host: String,
+    port: u16,
+    path: String,
+    query: Option<String>,
+    credentials: Vec<(&'static str, Vec<String>)>,
+    address: IpAddr,
+    content_type: Option<String>,
+    body: Option<String>,
+}
+
+impl Told {
+    fn key(&self) -> Vec<u8> {
+        let mut head = String::new();
+        for (name, values) in &self.credentials {
+            values.iter().for_each(|value| head += &format!("{name}: {value}\n"));
+        }
+        self.content_type.iter().for_each(|value| head += &format!("content-type: {value}\n"));
+        let url = Url {
+            scheme: self.scheme,
+            host: self.host.as_bytes(),
+            port: self.port,
+            path: self.path.as_bytes(),
+            query: self.query.as_deref().map(str::as_bytes),
+        };
+        let body = self.body.as_ref().map(|body| body_digest(lines(&head), body.as_bytes()));
+        let client = Client { method: self.method.as_bytes(), address: self.address, body };
+        Key::of(&KeyRule::default(), &url, lines(&head), Some(&client)).unwrap().bytes().to_vec()
+    }
+}
+
+fn small() -> impl Strategy<Value = String> {
+    "[a1]{0,3}"
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    let addresses = ["10.0.0.1", "10.0.0.11", "::10.0.0.1", "2001:db8::1"];
+    let addresses = addresses.map(|text| text.parse::<IpAddr>().unwrap());
+    let of = |name: &'static str| (Just(name), prop::collection::vec(small(), 0..3));
+    let credentials = (of("authorization"), of("cookie"), of("x-api-key"), of("x-auth-token"));
+    let credentials = credentials.prop_map(|(a, b, c, d)| vec![a, b, c, d]);
+    let method = prop::sample::select(vec!["GET", "POST"]);
+    let url =
+        (prop::sample::select(vec!["http", "https"]), small(), 1_u16..3, small(), prop::option::of(small()));
+    let body = (prop::option::of(small()), prop::option::of(small()));
+    (method, url, credentials, prop::sample::select(addresses.to_vec()), body).prop_map(
+        |(method, (scheme, host, port, path, query), credentials, address, (content_type, body))| {
+            // What a body is matters only where there is one.
+            let content_type = content_type.filter(|_| body.is_some());
+            Told { method, scheme, host, port, path, query, credentials, address, content_type, body }
+        },
+    )
+}
+
+/// Two that differ in one part, into which another one's value was put.
+fn pairs() -> impl Strategy<Value = (Told, Told)> {
+    (told(), told(), 0..9_u8).prop_map(|(one, other, part)| {
+        let mut near = one.clone();
+        match part {
+            0 => near.method = other.method,
+            1 => near.scheme = other.scheme,
+            2 => (near.host, near.path) = (one.path.clone(), one.host.clone()),
+            3 => near.port = other.port,
+            4 => near.query = other.query,
+            5 => near.credentials = other.credentials,
+            6 => near.address = other.address,
+            7 => (near.content_type, near.body) = (other.content_type, other.body),
+            _ => near = other,
+        }
+        (one, near)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn requests_that_differ_in_any_part_never_have_one_key((one, other) in pairs()) {
+        prop_assert_eq!(one == other, one.key() == other.key(), "{:?} {:?}", one, other);
+    }
+}
+
+#[test]
+fn what_a_body_is_said_to_be_is_part_of_its_digest() {
+    let digest = |head: &str, body: &str| body_digest(lines(head), body.as_bytes());
+    let all = [
+        digest("", ""),
+        digest("", "a"),
+        digest("content-type: a", ""),
+        digest("content-encoding: a", ""),
+        digest("content-type: a\ncontent-type: a", ""),
+        digest("content-type: aa", ""),
+        digest("content-type:", ""),
+        digest("content-type: a\ncontent-encoding: a", ""),
+    ];
+    for (number, one) in all.iter().enumerate() {
+        assert!(all[..number].iter().all(|other| other != one), "{number}");
+    }
+    assert_eq!(digest("Content-Type:  a", "b"), digest("accept: x\ncontent-type: a", "b"));
 }
 
 #[test]

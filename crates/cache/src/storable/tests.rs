@@ -130,6 +130,11 @@ fn only_get_is_stored_and_post_where_that_is_asked_for() {
     let own = Policy { sharing: Sharing::PerClient { lifetime: 5 }, stores_post: true, ..Policy::default() };
     assert_eq!(store(&own, Method::Get, true, ""), None, "the body is part of its key");
     assert_eq!(store(&own, Method::Post, true, head), Some(NotStored::Method));
+    let own = Policy { post_body: Some(1024), ..own };
+    assert_eq!(store(&own, Method::Post, true, ""), None, "it was asked for, with its body");
+    assert_eq!(store(&own, Method::Put, true, head), Some(NotStored::Method));
+    let shared = Policy { sharing: Sharing::Shared, stores_post: false, ..own };
+    assert_eq!(store(&shared, Method::Post, true, head), Some(NotStored::Method), "not for all");
 }
 
 #[test]
@@ -139,6 +144,10 @@ fn a_response_for_one_client_may_be_private() {
     assert_eq!(judged_by(&policy, "", 200, "cache-control: no-store"), Some(NotStored::NoStore));
     assert_eq!(judged_by(&policy, "", 200, "set-cookie: a=b"), Some(NotStored::SetCookie));
     assert_eq!(judged_by(&policy, "", 200, "cache-control: max-age=0"), Some(NotStored::Useless));
+    for status in [201, 302, 400, 401, 403, 429, 500, 502, 503] {
+        assert_eq!(judged_by(&policy, "", status, ""), Some(NotStored::NoLifetime), "{status}");
+        assert_eq!(judged_by(&policy, "", status, "cache-control: max-age=1"), None, "{status}");
+    }
 }
 
 #[test]

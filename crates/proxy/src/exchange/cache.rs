@@ -70,7 +70,8 @@ pub(crate) fn look(worker: &Worker, client: &Client, x: &mut Exchange, ruled: &R
         return pass(x, Forwarded::new(rule, Forward::Bypass));
     };
     // What a body asks for is in no key, but where it was received for that.
-    let is_unkeyed = !x.framing.is_empty() && body::received(x, rule).is_none();
+    let is_about_body = x.request.method == Method::Post || !x.framing.is_empty();
+    let is_unkeyed = is_about_body && body::received(x, rule).is_none();
     let has_body = is_unkeyed.then_some(Forward::Bypass);
     let why = passes(&rule.policy, &asked.request(x)).or(has_body);
     if let Some(why) = why {

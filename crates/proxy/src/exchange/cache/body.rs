@@ -7,6 +7,7 @@
 use crate::exchange::buffer_body::receive_for_key;
 use crate::exchange::cache::asked::fields;
 use crate::exchange::cache::rule::Ruled;
+use crate::exchange::cache::unkeyed::has_unkeyed;
 use crate::exchange::grpc;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
@@ -38,6 +39,10 @@ fn length(x: &Exchange, rule: &CacheRule) -> Option<u64> {
     }
     let is_changed = x.filtered().is_some_and(|filtering| !filtering.outcome.transforms.is_empty());
     if x.upgrade != Upgrade::None || is_changed || grpc::kind(x) != Kind::No {
+        return None;
+    }
+    // `X-HTTP-Method-Override` and its kin make something else of a POST; nothing that is fetched has them.
+    if has_unkeyed(x, rule) {
         return None;
     }
     let length = match x.framing {
