@@ -36,11 +36,7 @@ struct Successors<'a>(&'a Proxy);
 
 impl Successors<'_> {
     fn pids(&self) -> Vec<i32> {
-        let said = self.0.process().stderr();
-        let taken = said
-            .lines()
-            .filter_map(|line| line.strip_prefix("thalweg: upgrade: process ")?.split(' ').next());
-        taken.filter_map(|pid| pid.parse().ok()).collect()
+        self.0.process().stderr().lines().filter_map(successor).collect()
     }
 
     fn upgrade(&self) -> Finished {
@@ -54,6 +50,11 @@ impl Drop for Successors<'_> {
     fn drop(&mut self) {
         kill_heirs(self.0.directory(), self.0.process().pid());
     }
+}
+
+/// The process that has taken over, as this line of the one before it says.
+fn successor(line: &str) -> Option<i32> {
+    line.strip_prefix("thalweg: upgrade: process ")?.split(' ').next()?.parse().ok()
 }
 
 /// Asks over a connection of its own each time, until it is told to stop; the failures.
@@ -292,8 +293,10 @@ fn only_who_is_on_this_machine_names_a_binary() {
     let answer = far.call("POST", "/api/v1/upgrade", "{}");
     assert_eq!(answer.status(), 200, "{}", answer.text());
     // The same address and token, and another process.
+    let pid = proxy.process().wait_line("who has taken over", STEP, successor);
     let status = far.get("/api/v1/status");
-    assert_eq!(status["pid"], successors.pids()[0], "{status}");
+    assert_eq!(status["pid"], pid, "{status}");
+    drop(successors);
 }
 
 #[test]

@@ -4,6 +4,9 @@
 //! holds up later requests counts in each of them. The first span is for warming up and says nothing; each other one
 //! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least` and `RESULT count p50 p99 most bad`,
 //! times in microseconds.
+//!
+//! A server may close a connection on which nothing is asked: a new one takes its place, and nothing has failed. Where it
+//! closes one with a request on it, that request is bad, and those behind it go on over a new one.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -32,6 +35,7 @@ pub(crate) struct Pace<'a> {
 
 /// A connection: requests that are due, the first of which has been sent when `asked`; what came of its answer.
 struct Asker {
+    address: SocketAddr,
     stream: TcpStream,
     due: VecDeque<Due>,
     asked: bool,
@@ -67,9 +71,12 @@ pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
                 due = start + Duration::from_secs(1) * next / pace.rate;
             }
             askers.retain_mut(|asker| {
-                let good = asker.go_on(pace, &mut times).is_ok();
-                bad += u64::from(!good);
-                good
+                if asker.go_on(pace, &mut times).is_ok() {
+                    return true;
+                }
+                bad += 1;
+                asker.due.pop_front();
+                asker.connect_again().is_ok()
             });
             wait(&askers, due.min(end))?;
         }
@@ -83,9 +90,18 @@ pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
     Ok(())
 }
 
+fn stream_to(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
+}
+
 /// Waits until something has come, or a moment.
 fn wait(askers: &[Asker], until: Instant) -> io::Result<()> {
-    let mut sockets: Vec<_> = askers.iter().map(|asker| PollFd::new(&asker.stream, PollFlags::IN)).collect();
+    // One that is closed would wake at once, again and again.
+    let asked = askers.iter().filter(|asker| asker.asked);
+    let mut sockets: Vec<_> = asked.map(|asker| PollFd::new(&asker.stream, PollFlags::IN)).collect();
     let time = until.saturating_duration_since(Instant::now());
     let time = rustix::time::Timespec::try_from(time).map_err(io::Error::other)?;
     match poll(&mut sockets, Some(&time)) {
@@ -96,16 +112,29 @@ fn wait(askers: &[Asker], until: Instant) -> io::Result<()> {
 
 impl Asker {
     fn connect(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect(address)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        Ok(Self { stream, due: VecDeque::new(), asked: false, answer: Vec::new() })
+        let stream = stream_to(address)?;
+        Ok(Self { address, stream, due: VecDeque::new(), asked: false, answer: Vec::new() })
+    }
+
+    /// Goes on with what is due on another connection.
+    fn connect_again(&mut self) -> io::Result<()> {
+        self.stream = stream_to(self.address)?;
+        (self.asked, self.answer) = (false, Vec::new());
+        Ok(())
+    }
+
+    /// Whether the server has closed the connection, on which nothing is asked.
+    fn is_closed(&self) -> bool {
+        !matches!((&self.stream).read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends what is due and takes what has come; an error when the connection is of no use any more.
     fn go_on(&mut self, pace: &Pace<'_>, times: &mut Vec<Duration>) -> io::Result<()> {
         while let Some(Due { at, number }) = self.due.front().copied() {
             if !self.asked {
+                if self.is_closed() {
+                    self.connect_again()?;
+                }
                 let request = match number.checked_rem(pace.hosts) {
                     None => "GET / HTTP/1.1\r\nHost: bench\r\n\r\n".to_owned(),
                     Some(host) => format!("GET / HTTP/1.1\r\nHost: s{host}\r\n\r\n"),

@@ -145,8 +145,8 @@ impl frame::Report for Report<'_> {
              - RSS: of all processes, after the rounds\n\
              - reloads: SIGHUP (HAProxy: SIGUSR2 to its master) every {} ms, configurations of 100 and 110 endpoints in turn; {RATE} \
              requests/s\n  at a fixed rate, times from the moment at which a request was due; the same load without reloads before it\n\
-             - the client of the reloads does not connect again: a program that closes its kept connections at a reload fails from \
-             then on,\n  which says nothing of a client that does\n\
+             - the client of the reloads connects again where a connection without a request is closed; a request on a connection that \
+             is\n  closed has failed, and is not sent again\n\
              - start and binary: with 100 endpoints, on disk",
             PERIOD.as_millis()
         )?;
