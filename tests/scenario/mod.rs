@@ -89,6 +89,7 @@ mod udp;
 mod undo;
 mod upgrade;
 mod verbs;
+mod wasm;
 mod websocket;
 
 use std::env;
