@@ -123,8 +123,11 @@ impl Context {
     }
 
     /// What the module has changed of the request's head; it is forgotten.
-    pub fn take_request_edits(&self) -> Vec<Edit> {
-        self.taken(Stream::take_request_edits).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The instance is gone, and with it what it had changed.
+    pub fn take_request_edits(&self) -> Result<Vec<Edit>, Failure> {
+        self.taken(Stream::take_request_edits).ok_or_else(lost)
     }
 
     /// The body of the request, if the module has changed it; the module can read it no longer.
@@ -133,8 +136,11 @@ impl Context {
     }
 
     /// What the module has changed of the response's head; it is forgotten.
-    pub fn take_response_edits(&self) -> Vec<Edit> {
-        self.taken(Stream::take_response_edits).unwrap_or_default()
+    ///
+    /// # Errors
+    /// The instance is gone, and with it what it had changed.
+    pub fn take_response_edits(&self) -> Result<Vec<Edit>, Failure> {
+        self.taken(Stream::take_response_edits).ok_or_else(lost)
     }
 
     fn taken<T>(&self, take: impl FnOnce(&mut Stream) -> T) -> Option<T> {
@@ -146,7 +152,7 @@ impl Context {
     fn with<T>(&self, call: impl FnOnce(&mut Instance, u32) -> Result<T, Failure>) -> Result<T, Failure> {
         let mut place = self.plugin.place(self.place);
         if place.generation != self.generation || place.instance.is_none() {
-            return Err(Failure::new("the module has failed in another exchange meanwhile"));
+            return Err(lost());
         }
         self.run(&mut place, |instance| call(instance, self.id))
     }
@@ -191,6 +197,10 @@ impl Drop for Context {
             Ok(())
         });
     }
+}
+
+fn lost() -> Failure {
+    Failure::new("the module has failed in another exchange meanwhile")
 }
 
 /// A callback about this exchange begins.

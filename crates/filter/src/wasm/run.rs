@@ -163,7 +163,10 @@ impl Wasm {
 
     fn go_on(&self, cx: &mut RequestCx<'_>, held: Held) -> Verdict {
         if let Some(context) = &held.context {
-            apply(cx, context.take_request_edits());
+            match context.take_request_edits() {
+                Ok(edits) => apply(cx, edits),
+                Err(failure) => return self.failed(cx, &failure),
+            }
             if let Some(body) = context.take_request_body() {
                 let body: Arc<[u8]> = body.into();
                 cx.transform_body(Box::new(move || Box::new(Replaced::new(body.clone()))));
@@ -287,7 +290,10 @@ impl Filter for Wasm {
             Step::Paused if has_pieces => {}
             Step::Paused | Step::Close | Step::Call(_) => return self.response_failed(cx),
         }
-        apply_response(cx, context.take_response_edits());
+        match context.take_response_edits() {
+            Ok(edits) => apply_response(cx, edits),
+            Err(_) => return self.response_failed(cx),
+        }
         if self.response_body.is_some() && cx.content_length != Some(0) {
             becomes_another(&mut cx.fields);
             cx.transform_body(|| Box::new(Pieces::new(context)));
