@@ -145,7 +145,8 @@ impl Context {
 
     fn taken<T>(&self, take: impl FnOnce(&mut Stream) -> T) -> Option<T> {
         let mut place = self.plugin.place(self.place);
-        let instance = place.instance.as_mut().filter(|_| place.generation == self.generation)?;
+        let is_same = place.generation == self.generation;
+        let instance = place.instance.as_mut().filter(|_| is_same)?;
         instance.data().streams.get_mut(&self.id).map(take)
     }
 

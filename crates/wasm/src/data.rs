@@ -5,6 +5,7 @@ use crate::log::{LINE, Level, Log};
 use crate::stream::{CallResponse, Phase, Stream};
 use crate::values::{Metrics, Values};
 use std::collections::HashMap;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use wasmtime::{Memory, ResourceLimiter, TypedFunc};
@@ -89,7 +90,6 @@ impl ResourceLimiter for Limiter {
 }
 
 /// What belongs to one instance.
-#[derive(Debug)]
 pub(crate) struct Data {
     pub(crate) common: Arc<Common>,
     pub(crate) limiter: Limiter,
@@ -112,6 +112,12 @@ pub(crate) struct Data {
     lines: u32,
     /// What was written to standard output and error without an end of line.
     pub(crate) partial: [Vec<u8>; 2],
+}
+
+impl Debug for Data {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Data").field("streams", &self.streams.len()).finish_non_exhaustive()
+    }
 }
 
 impl Data {

@@ -119,9 +119,9 @@ fn a_module_that_fails_loses_its_instance_and_the_next_one_is_well() {
         ("loop", "the module has used up its fuel"),
         (
             "memory",
-            "unreachable` instruction executed, after it was refused more memory than `memory` allows",
+            "`unreachable` instruction executed, after it was refused more memory than `memory` allows",
         ),
-        ("trap", "the module has crashed: wasm `unreachable` instruction executed"),
+        ("trap", "wasm `unreachable` instruction executed"),
         ("exit", "the module has ended itself with the status 3"),
     ] {
         let beside = open(&plugin, &[]);
