@@ -38,7 +38,6 @@ const MODULE: usize = 32 * 1024 * 1024;
 const CONFIG: usize = 256 * 1024;
 
 /// A module, and what it may use.
-#[cfg_attr(not(feature = "wasm"), expect(dead_code, reason = "nothing runs a module"))]
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default, expecting = "a map with `module`")]
 pub struct WasmSpec {
