@@ -5,8 +5,8 @@
 //! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least` and `RESULT count p50 p99 most bad`,
 //! times in microseconds.
 //!
-//! A server may close a connection on which nothing is asked: a new one takes its place, and nothing has failed. Where it
-//! closes one with a request on it, that request is bad, and those behind it go on over a new one.
+//! A server may close a connection on which nothing is asked: a new one takes its place, and nothing has failed. Where
+//! it closes one with a request on it, that request is bad, and those behind it go on over a new one.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
