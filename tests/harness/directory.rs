@@ -1,8 +1,10 @@
-//! A temporary directory of one test, removed when the test is over.
+//! A temporary directory of one test, removed when the test is over, with the processes of the proxies in it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::process::kill_heirs;
 
 /// A directory that is removed, with all that is in it, on drop.
 #[derive(Debug)]
@@ -39,6 +41,8 @@ impl Default for Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        // Whoever has taken over from a proxy in it is nobody's child.
+        kill_heirs(&self.0, None);
         // Best effort: what is left is in the system's temporary folder.
         let _ = fs::remove_dir_all(&self.0);
     }

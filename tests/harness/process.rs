@@ -27,11 +27,11 @@ pub fn kill_all() {
 
 /// Ends every process that has the runtime directory of a test's directory, but for `but`: the heirs of a proxy, which
 /// are nobody's children.
-pub fn kill_heirs(directory: &Path, but: i32) {
+pub fn kill_heirs(directory: &Path, but: Option<i32>) {
     let wanted = format!("XDG_RUNTIME_DIR={}", directory.join("run").display());
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    for pid in pids.filter(|pid| *pid != but) {
+    for pid in pids.filter(|pid| Some(*pid) != but) {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
             let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::go_tool::go_tool;
 use thalweg_tests::message::get;
-use thalweg_tests::process::kill_heirs;
 use thalweg_tests::program::run;
 use thalweg_tests::proxy::command;
 use thalweg_tests::vitals::sum;
@@ -162,12 +161,6 @@ impl Site {
             assert!(Instant::now() < end, "it holds {now:?}, after the warm-up it was {before:?}");
             std::thread::yield_now();
         }
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        kill_heirs(self.proxy.directory(), self.proxy.process().pid());
     }
 }
 

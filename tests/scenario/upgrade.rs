@@ -31,7 +31,7 @@ fn verb(proxy: &Proxy, arguments: &[&str]) -> Finished {
     run(command(proxy.directory()).args(arguments), LIMIT)
 }
 
-/// The processes that took over, ended with the test.
+/// The processes that take over from a proxy. They end with its directory.
 struct Successors<'a>(&'a Proxy);
 
 impl Successors<'_> {
@@ -43,12 +43,6 @@ impl Successors<'_> {
         let done = verb(self.0, &["upgrade"]);
         assert_eq!(done.code, 0, "{done:?}\n{}", self.0.process().stderr());
         done
-    }
-}
-
-impl Drop for Successors<'_> {
-    fn drop(&mut self) {
-        kill_heirs(self.0.directory(), self.0.process().pid());
     }
 }
 
@@ -215,7 +209,7 @@ fn a_supervised_proxy_is_upgraded_by_signal_and_by_verb() {
     assert!(proxy.process().is_running());
     let last = *successors.pids().last().unwrap();
     assert_eq!(child_of(&proxy), last);
-    drop(successors);
+    kill_heirs(proxy.directory(), Some(proxy.process().pid()));
     proxy.process().wait_line("the crash", STEP, |line| line.contains("has crashed").then_some(()));
     assert_eq!(proxy.stop().status.code(), Some(0));
 }
@@ -289,14 +283,12 @@ fn only_who_is_on_this_machine_names_a_binary() {
     let far = Admin::on_tcp(&proxy, Some(token));
     let answer = far.call("POST", "/api/v1/upgrade", "{\"binary\": \"/bin/true\"}");
     assert_eq!(answer.status(), 403, "{}", answer.text());
-    let successors = Successors(&proxy);
     let answer = far.call("POST", "/api/v1/upgrade", "{}");
     assert_eq!(answer.status(), 200, "{}", answer.text());
     // The same address and token, and another process.
     let pid = proxy.process().wait_line("who has taken over", STEP, successor);
     let status = far.get("/api/v1/status");
     assert_eq!(status["pid"], pid, "{status}");
-    drop(successors);
 }
 
 #[test]
@@ -350,7 +342,6 @@ fn a_connection_that_waits_is_served_once_more_and_a_long_response_to_its_end() 
     let head = long.head().unwrap();
     assert_eq!((head.status(), head.value("connection")), (200, Some("close")), "{head:?}");
     assert_eq!(proxy.process().wait_exit_status(STEP).code(), Some(0));
-    drop(successors);
 }
 
 /// An endpoint that lets every connection become a tunnel, and says back what comes.
@@ -574,12 +565,10 @@ fn what_is_named_as_a_binary_is_run() {
     let other = proxy.directory().join("thalweg-new");
     fs::copy(command(proxy.directory()).get_program(), &other).unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
-    let successors = Successors(&proxy);
     let done = verb(&proxy, &["upgrade", "--binary", &other.to_string_lossy(), "--json"]);
     assert_eq!(done.code, 0, "{done:?}");
     let told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();
     let pid = told["pid"].as_i64().unwrap();
     assert_eq!(fs::read_link(format!("/proc/{pid}/exe")).unwrap(), other);
     once(proxy.web()).unwrap();
-    drop(successors);
 }
