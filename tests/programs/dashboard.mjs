@@ -78,7 +78,8 @@ async function judge(page, name, rules) {
 const ALL_RULES = { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] };
 const COLOURS = { type: "rule", values: ["color-contrast", "link-in-text-block"] };
 
-const step = (text) => console.log(text);
+// To the error stream, which is shown of a program that has not ended in time.
+const step = (text) => console.error(text);
 const title = (page, name) => page.getByRole("heading", { level: 1, name, exact: true }).waitFor();
 
 try {
