@@ -48,8 +48,9 @@ const NO_PART: FieldSet = FieldSet::of(&[
     FieldId::Cookie,
 ]);
 
-/// Fields that tell one client from another: the standard one, and those by which services are known to do it.
-const CREDENTIALS: [&str; 6] =
+/// Fields of a key for one client, beside its cookies: the standard one that tells clients apart, and those by which
+/// services are known to do it.
+pub const CREDENTIALS: [&str; 6] =
     ["authorization", "x-api-key", "api-key", "x-auth-token", "x-access-token", "x-amz-security-token"];
 
 /// What a key is made of, beside the URL.

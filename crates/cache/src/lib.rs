@@ -48,7 +48,7 @@ pub use answer::{Answer, Body, answer, is_known, write_answer};
 pub use directives::MOST_SECONDS;
 pub use freshness::{Freshness, Lifetime};
 pub use invalidation::{invalidates, same_origin};
-pub use key::{Client, Key, KeyRule, KeyTooLong, KeyUrl, Url, body_digest};
+pub use key::{CREDENTIALS, Client, Key, KeyRule, KeyTooLong, KeyUrl, Url, body_digest};
 pub use lookup::{Failure, Forward, Found, Hit, Lookup, look_up, passes, use_on_failure};
 pub use parts::Parts;
 pub use policy::{DefaultLifetime, Policy, SetCookie, Sharing};

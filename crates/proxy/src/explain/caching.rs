@@ -5,7 +5,7 @@ use super::trace::lossy;
 use crate::exchange::filter_facts::{Surroundings, split};
 use crate::plan::Route;
 use crate::state::exchange::Exchange;
-use thalweg_cache::{Client, Forward, Key, KeyUrl, Request, Sharing, Url, passes};
+use thalweg_cache::{CREDENTIALS, Client, Forward, Key, KeyUrl, Request, Sharing, Url, passes};
 use thalweg_core::units::size_text;
 use thalweg_filter::{CacheRule, FieldView};
 use thalweg_http::Method;
@@ -82,7 +82,8 @@ fn key_parts(rule: &CacheRule) -> Vec<String> {
     parts.extend(rule.key.fields.iter().map(|name| format!("header {name}")));
     parts.extend(rule.key.cookies.iter().map(|name| format!("cookie {name}")));
     if rule.policy.sharing != Sharing::Shared {
-        parts.extend(["client_ip", "header Authorization", "header Cookie"].map(str::to_owned));
+        parts.push("client_ip".to_owned());
+        parts.extend(CREDENTIALS.iter().chain(&["cookie"]).map(|name| format!("header {name}")));
         parts.extend(rule.policy.answers_post().then(|| "body of POST".to_owned()));
     }
     parts
