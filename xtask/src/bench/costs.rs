@@ -12,7 +12,6 @@ mod report;
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -20,6 +19,7 @@ use super::contestant::{self, Kind, Place, Running, backend};
 use super::frame::{Conditions, Use};
 use super::load::rate::{self, Outcome, Urls};
 use super::order::order;
+use super::proxies::Proxies;
 use super::tls::certificate::{self, Certificate};
 use super::{Folder, LOAD_CPU, PROXY_CPU, entrant, process};
 use crate::command::{exists, locate};
@@ -51,15 +51,8 @@ pub(crate) struct Costs {
     /// Who takes part
     #[arg(long, value_delimiter = ',', value_enum, default_value = "thalweg,nginx,haproxy")]
     peers: Vec<Peer>,
-    /// The product's binary (default: built with the profile dist)
-    #[arg(long)]
-    thalweg: Option<PathBuf>,
-    /// The nginx to measure (default: the one in the search path); it is the backend too
-    #[arg(long, default_value = "nginx")]
-    nginx: PathBuf,
-    /// The HAProxy to measure (default: the one in the search path)
-    #[arg(long, default_value = "haproxy")]
-    haproxy: PathBuf,
+    #[command(flatten)]
+    proxies: Proxies,
     /// Fail when a gate is missed
     #[arg(long)]
     gate: bool,
@@ -118,7 +111,7 @@ struct Started {
 
 /// Runs what the command line asks for.
 pub(crate) fn run(args: &Costs) -> Result<()> {
-    let programs = ["taskset", "setpriv", "openssl", "h2load", &args.nginx.to_string_lossy()];
+    let programs = ["taskset", "setpriv", "openssl", "h2load", &args.proxies.nginx.to_string_lossy()];
     if let Some(program) = programs.iter().find(|program| !exists(program)) {
         bail!(
             "{program} is not installed\nhelp: apt-get install util-linux openssl nghttp2-client nginx-light"
@@ -129,12 +122,12 @@ pub(crate) fn run(args: &Costs) -> Result<()> {
         bail!("the bench needs a round, a second, an exchange per connection and second, and two CPUs");
     }
     process::raise_descriptors()?;
-    let entrants = find(args.peers.as_slice(), args.thalweg.as_deref(), (&args.nginx, &args.haproxy))?;
+    let entrants = find(&args.peers, &args.proxies)?;
     let folder = Folder::new()?;
     let mut place = Place::new(folder.path())?;
-    let service = backend(&args.nginx, LOAD_CPU, &mut place)?;
+    let service = backend(&args.proxies.nginx, LOAD_CPU, &mut place)?;
     // It answers whatever it is told, and so do collectors.
-    let sink = backend(&args.nginx, LOAD_CPU, &mut place)?;
+    let sink = backend(&args.proxies.nginx, LOAD_CPU, &mut place)?;
     place.backend = service.address;
     let certificate = certificate::make(&folder.path())?;
     let conditions = Conditions::begin()?;
@@ -146,17 +139,13 @@ pub(crate) fn run(args: &Costs) -> Result<()> {
 }
 
 /// Builds or finds those that the command line names; says which are missing. The product has to be there.
-pub(super) fn find(
-    peers: &[Peer],
-    thalweg: Option<&Path>,
-    (nginx, haproxy): (&Path, &Path),
-) -> Result<Vec<Entrant>> {
+pub(super) fn find(peers: &[Peer], proxies: &Proxies) -> Result<Vec<Entrant>> {
     let mut found = Vec::new();
     for &peer in peers {
         let program = match peer {
-            Peer::Thalweg => contestant::built("thalweg", thalweg)?,
-            Peer::Nginx => nginx.to_owned(),
-            Peer::Haproxy => haproxy.to_owned(),
+            Peer::Thalweg => contestant::built("thalweg", proxies.thalweg.as_deref())?,
+            Peer::Nginx => proxies.nginx.clone(),
+            Peer::Haproxy => proxies.haproxy.clone(),
         };
         match locate(&program) {
             Some(path) => {

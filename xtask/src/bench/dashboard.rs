@@ -20,6 +20,7 @@ use super::contestant::{Kind, Place, Running, backend, built, version};
 use super::frame::{Conditions, Use};
 use super::load::rate::{self, Outcome, Urls};
 use super::order::order;
+use super::priority::Priority;
 use super::{Folder, LOAD_CPU, PROXY_CPU, process};
 use crate::command::{exists, root, target};
 use report::Report;
@@ -34,8 +35,6 @@ const SERVICES: usize = 100;
 /// What drives the browser.
 const DRIVER: &str = "playwright-core@1.65.1";
 const TOKEN: &str = "token-of-the-bench-0123456789";
-/// Priority over what else runs on this machine, where we may.
-const NICE: i32 = -15;
 /// Seconds between the start of clients and that of the load, so that all have begun.
 const LEAD: u64 = 3;
 
@@ -128,14 +127,14 @@ pub(crate) fn run(args: &Dashboard) -> Result<()> {
     }
     process::raise_descriptors()?;
     let thalweg = built("thalweg", args.thalweg.as_deref())?;
-    let goes_first = go_first();
+    let priority = Priority::first();
     let version = version(Kind::Thalweg, &thalweg)?;
     let folder = Folder::new()?;
     let conditions = Conditions::begin()?;
     let scene = Scene::new(args, &folder.0, &thalweg)?;
     let measured = scene.measure()?;
     drop(scene);
-    let report = Report { args, measured: &measured, version: &version, goes_first };
+    let report = Report { args, measured: &measured, version: &version, goes_first: priority.is_first };
     let keep = args.rounds >= LEAST_ROUNDS && args.seconds >= LEAST_SECONDS;
     conditions.end()?.finish("dashboard", &report, Use { keep, gate: args.gate })
 }
@@ -230,15 +229,6 @@ impl<'a> Scene<'a> {
             asked: 0.0,
         })
     }
-}
-
-/// Puts us, and all that we start, before what else runs on this machine; whether that was allowed. The weights among
-/// our own stay as they are.
-pub(super) fn go_first() -> bool {
-    // Where the kernel groups processes by session, niceness counts within the group, and the group has its own.
-    let group = Path::new("/proc/self/autogroup");
-    let is_first = !group.exists() || fs::write(group, NICE.to_string()).is_ok();
-    is_first && rustix::process::setpriority_process(None, NICE).is_ok()
 }
 
 /// What a program of dashboards has printed.

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::contestant::{Kind, Place, Running, built, version};
-use super::dashboard::go_first;
 use super::frame::{Conditions, Use};
 use super::order::order;
+use super::priority::Priority;
 use super::reported::numbers;
 use super::{Folder, LOAD_CPU, PROXY_CPU, configs, process};
 use crate::command::{exists, locate, output};
@@ -130,7 +130,7 @@ pub(crate) fn run(args: &Discovery) -> Result<()> {
     let status = fs::read_to_string("/proc/self/status")?;
     let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0-1");
     run_on(LOAD_CPU)?;
-    let goes_first = go_first();
+    let priority = Priority::first();
     let folder = Folder::new()?;
     let conditions = Conditions::begin()?;
     let scene = Scene::new(args, &folder.0, ends, &thalweg)?;
@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Discovery) -> Result<()> {
     let cases = scene.measure()?;
     drop(scene);
     run_on(cpus.trim())?;
-    let report = Report { args, cases: &cases, at_start, version: &version, goes_first };
+    let report = Report { args, cases: &cases, at_start, version: &version, goes_first: priority.is_first };
     let is_usual = (args.services, args.endpoints, args.changes) == USUAL;
     let keep = args.rounds >= LEAST_ROUNDS && is_usual;
     conditions.end()?.finish("discovery", &report, Use { keep, gate: args.gate })

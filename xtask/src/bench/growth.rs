@@ -20,6 +20,7 @@ use super::costs::{self, Entrant, Peer};
 use super::frame::{Conditions, Use};
 use super::load::wrk::Load;
 use super::order::order;
+use super::proxies::Proxies;
 use super::rounds::{Sample, sample};
 use super::{Folder, PROXY_CPU, process};
 use crate::command::exists;
@@ -56,15 +57,8 @@ pub(crate) struct Growth {
     /// Who takes part
     #[arg(long, value_delimiter = ',', value_enum, default_value = "thalweg,nginx,haproxy")]
     peers: Vec<Peer>,
-    /// The product's binary (default: built with the profile dist)
-    #[arg(long)]
-    thalweg: Option<PathBuf>,
-    /// The nginx to measure (default: the one in the search path); it is the backend too
-    #[arg(long, default_value = "nginx")]
-    nginx: PathBuf,
-    /// The HAProxy to measure (default: the one in the search path)
-    #[arg(long, default_value = "haproxy")]
-    haproxy: PathBuf,
+    #[command(flatten)]
+    proxies: Proxies,
     /// The client at a fixed rate (default: built with the profile dist)
     #[arg(long)]
     ends: Option<PathBuf>,
@@ -132,7 +126,7 @@ struct Started {
 
 /// Runs what the command line asks for.
 pub(crate) fn run(args: &Growth) -> Result<()> {
-    let programs = ["taskset", "setpriv", "wrk", &args.nginx.to_string_lossy()];
+    let programs = ["taskset", "setpriv", "wrk", &args.proxies.nginx.to_string_lossy()];
     if let Some(program) = programs.iter().find(|program| !exists(program)) {
         bail!("{program} is not installed\nhelp: apt-get install util-linux wrk nginx-light");
     }
@@ -144,11 +138,11 @@ pub(crate) fn run(args: &Growth) -> Result<()> {
     if limit < needed {
         bail!("{most} connections need a descriptor limit of {needed}, and it is {limit}");
     }
-    let entrants = costs::find(&args.peers, args.thalweg.as_deref(), (&args.nginx, &args.haproxy))?;
+    let entrants = costs::find(&args.peers, &args.proxies)?;
     let ends = built("ends", args.ends.as_deref())?;
     let folder = Folder::new()?;
     let mut place = Place::new(folder.path())?;
-    let service = backend_of(&args.nginx, configs::SIZE, &mut place)?;
+    let service = backend_of(&args.proxies.nginx, configs::SIZE, &mut place)?;
     place.backend = service.address;
     let conditions = Conditions::begin()?;
     let mut grown = Vec::new();

@@ -19,6 +19,7 @@ use anyhow::{Result, bail};
 use super::Folder;
 use super::contestant::built;
 use super::frame::{Conditions, Use};
+use super::proxies::Proxies;
 use crate::command::{exists, locate};
 use report::Report;
 
@@ -42,15 +43,8 @@ pub(crate) struct Stream {
     /// What to measure
     #[arg(long, value_delimiter = ',', value_enum, default_value = "link,published,loopback,floor")]
     only: Vec<Part>,
-    /// The product's binary (default: built with the profile dist)
-    #[arg(long)]
-    thalweg: Option<PathBuf>,
-    /// The nginx to measure (default: the one in the search path)
-    #[arg(long, default_value = "nginx")]
-    nginx: PathBuf,
-    /// The HAProxy to measure (default: the one in the search path)
-    #[arg(long, default_value = "haproxy")]
-    haproxy: PathBuf,
+    #[command(flatten)]
+    proxies: Proxies,
     /// Delay of the long link, one way, in milliseconds
     #[arg(long, default_value_t = 35)]
     delay: u64,

@@ -102,9 +102,11 @@ pub(crate) fn find(args: &Stream, programs: &Programs) -> Result<Vec<Entrant>> {
     let mut found = Vec::new();
     for peer in ALL.iter().copied().filter(|peer| args.only.iter().any(|part| peer.is_in(*part))) {
         let (program, kind) = match peer {
-            Peer::Thalweg => (contestant::built("thalweg", args.thalweg.as_deref())?, Some(Kind::Thalweg)),
-            Peer::Nginx | Peer::NginxUnbuffered => (args.nginx.clone(), Some(Kind::Nginx)),
-            Peer::Haproxy => (args.haproxy.clone(), Some(Kind::Haproxy)),
+            Peer::Thalweg => {
+                (contestant::built("thalweg", args.proxies.thalweg.as_deref())?, Some(Kind::Thalweg))
+            }
+            Peer::Nginx | Peer::NginxUnbuffered => (args.proxies.nginx.clone(), Some(Kind::Nginx)),
+            Peer::Haproxy => (args.proxies.haproxy.clone(), Some(Kind::Haproxy)),
             Peer::Copy(_) | Peer::Splice(_) | Peer::Acked(_) | Peer::Pooled(_) => {
                 (programs.copy_loop.clone(), None)
             }
