@@ -256,24 +256,17 @@ fn quick_mode_needs_no_file() {
 }
 
 /// Lines of a running proxy whose only endpoint has a name that does not exist.
-fn lines_of(format: &str) -> Process {
+fn lines_of(format: &str) -> (Process, Directory) {
     let directory = Directory::new();
     let endpoint = "http://nothing.invalid:80";
-    Process::start(command(directory.path()).args([
-        "run",
-        "--listen",
-        "127.0.0.1:0",
-        "--to",
-        endpoint,
-        "--log-format",
-        format,
-    ]))
+    let arguments = ["run", "--listen", "127.0.0.1:0", "--to", endpoint, "--log-format", format];
+    (Process::start(command(directory.path()).args(arguments)), directory)
 }
 
 #[test]
 fn lines_on_stderr_can_be_json() {
     let _watchdog = watchdog("lines_on_stderr_can_be_json");
-    let process = lines_of("json");
+    let (process, _directory) = lines_of("json");
     let parsed = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
     let (time, level) = process.wait_line("ready", STEP, |line| {
         let line = parsed(line).filter(|line| line["message"] == "ready")?;
@@ -294,7 +287,7 @@ fn lines_on_stderr_can_be_json() {
 #[test]
 fn lines_on_stderr_name_what_they_are_about() {
     let _watchdog = watchdog("lines_on_stderr_name_what_they_are_about");
-    let process = lines_of("plain");
+    let (process, _directory) = lines_of("plain");
     // The harness takes time and level off, and only where both are there.
     process.wait_line("ready", STEP, |line| (line == "thalweg: ready").then_some(()));
     process.wait_line("the host", STEP, |line| {
