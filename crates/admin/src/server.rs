@@ -413,6 +413,8 @@ impl Places {
             }
         };
         tokio::select! {
+            // Who comes after the end is for another process.
+            biased;
             _ = stopped.wait_for(|stopped| *stopped) => None,
             accepted = accepted => Some(accepted),
         }

@@ -231,7 +231,7 @@ impl Control {
                 _ = self.signals.upgrade.recv() => drop(shared.upgrade(None)),
                 step = self.upgrades.next() => match self.take_step(step, admin) {
                     Next::GoOn => {}
-                    Next::Leave => return self.leave(readings, admin).await,
+                    Next::Leave => return self.leave(readings).await,
                     Next::Drain => break,
                 },
                 Some(line) = self.notices.recv() => notice(&line),
@@ -272,13 +272,13 @@ impl Control {
     }
 
     /// Does what is next in an upgrade.
-    fn take_step(&mut self, step: Step, admin: &Handle) -> Next {
+    fn take_step(&mut self, step: Step, admin: &mut Handle) -> Next {
         let shared = self.shared.clone();
         match step {
             Step::Begin(wanted) => self.upgrades.begin((&shared, admin), wanted),
             Step::Give(channel) => self.upgrades.give((&shared, admin), channel),
             Step::News(news) => {
-                if self.upgrades.hear(&shared, news) {
+                if self.upgrades.hear((&shared, admin), news) {
                     return Next::Leave;
                 }
             }
@@ -311,11 +311,10 @@ impl Control {
     }
 
     /// Another process accepts: what is under way ends here, and nothing else is done.
-    async fn leave(mut self, readings: JoinHandle<()>, admin: &mut Handle) -> ExitCode {
+    async fn leave(mut self, readings: JoinHandle<()>) -> ExitCode {
         readings.abort();
         self.shared.worker_pool().leave();
         self.shared.begin_drain();
-        admin.retire();
         // The other process has the same instances.
         drop(std::mem::take(&mut self.registrations));
         let deadline = Instant::now() + self.shared.worker_pool().plan().shutdown.grace;

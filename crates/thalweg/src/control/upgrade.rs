@@ -204,7 +204,7 @@ impl Upgrades {
     }
 
     /// A successor is ready, or will not be. Says whether it has taken over.
-    pub(super) fn hear(&mut self, shared: &Shared, news: News) -> bool {
+    pub(super) fn hear(&mut self, (shared, admin): (&Shared, &mut Handle), news: News) -> bool {
         let (channel, pid, version) = match news {
             News::Ready { channel, pid, version } => (channel, pid, version),
             News::Failed(why) => {
@@ -220,6 +220,8 @@ impl Upgrades {
             self.fail(shared, &format!("the successor has ended when it was to begin: {error}"));
             return false;
         }
+        // Before it is told: who hears of it and asks again gets the other process.
+        admin.retire();
         info(format_args!("upgrade: process {pid} ({version}) has taken over"));
         let done = Upgraded { pid, version, before: env!("CARGO_PKG_VERSION").into() };
         self.told.take().map(|told| told.send(Ok(done)));
