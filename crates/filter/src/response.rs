@@ -248,6 +248,12 @@ pub trait BodySource: Debug + Send {
     /// # Errors
     /// It breaks off: the rest will not come.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, Fault>>;
+
+    /// The next piece, where it is in memory and has at most so many bytes, so that it can be sent with the one before
+    /// it; [`Self::poll_piece`] then gives the one behind it.
+    fn small_piece(&mut self, _most: usize) -> Option<Piece> {
+        None
+    }
 }
 
 /// Bytes that are shared with others.

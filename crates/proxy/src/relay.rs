@@ -547,13 +547,20 @@ impl Flow {
             }
             tail = CHUNK_END;
         }
-        let mut gone = 0;
-        if let Some(to) = to
-            && self.ring.is_empty()
-            && (payload.len() >= DIRECT || (self.pending.is_empty() && tail.is_empty()))
-        {
-            gone = self.send_with(payload, tail, to);
-        }
+        let is_sent =
+            self.ring.is_empty() && (payload.len() >= DIRECT || (self.pending.is_empty() && tail.is_empty()));
+        self.send_or_keep(payload, tail, to.filter(|_| is_sent), chunks);
+    }
+
+    /// Sends both behind what waits, and keeps what is not taken.
+    fn send_or_keep<S: Stream>(
+        &mut self,
+        payload: &[u8],
+        tail: &[u8],
+        to: Option<&S>,
+        chunks: &Rc<ChunkPool>,
+    ) {
+        let mut gone = to.map_or(0, |to| self.send_with(payload, tail, to));
         for part in [payload, tail] {
             let rest = part.get(gone..).unwrap_or_default();
             gone = gone.saturating_sub(part.len());

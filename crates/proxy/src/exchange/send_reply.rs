@@ -22,6 +22,10 @@ const SEND_TIME: Duration = Duration::from_secs(5);
 const PIECE: usize = 64 * 1024;
 /// So much of a file is sent by the kernel, where it can; less is not worth a call of its own.
 const LARGE: u64 = 64 * 1024;
+/// From this size on bytes leave together with their head; fewer are copied behind it.
+const TOGETHER: usize = 4 * 1024;
+/// A last piece of at most this size leaves with the one before it.
+const TAIL: usize = 16 * 1024;
 
 /// What is left of a body.
 #[derive(Debug, Default)]
@@ -123,6 +127,23 @@ impl Parts {
         Poll::Ready(Ok(()))
     }
 
+    /// The first bytes, where they are in memory and many enough to be sent from there, and a small piece behind them;
+    /// at most `most` in all. They count as read.
+    fn first(&mut self, most: u64) -> Option<(&[u8], Option<SharedPiece>)> {
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let only = self.pieces.len() == 1;
+        let first = self.pieces.front_mut()?;
+        let size = first.bytes().filter(|bytes| self.read == 0 && bytes.len() >= TOGETHER)?.len();
+        let size = size.min(PIECE).min(most);
+        let is_whole = first.bytes().is_some_and(|bytes| bytes.len() == size);
+        let tail = match first {
+            Piece::Source(_, source) if only && is_whole => source.small_piece(TAIL.min(most - size)),
+            _ => None,
+        };
+        self.read = size;
+        Some((first.bytes()?.get(..size)?, tail))
+    }
+
     /// The next bytes, at most so many: where they are, or in `room`. None at the end.
     fn next<'a>(&'a mut self, room: &'a mut [u8], most: usize) -> Result<&'a [u8], Fault> {
         let most = most.min(room.len());
@@ -193,7 +214,7 @@ async fn send_parts(
             pace.expire(worker, client, x)?;
         }
         tick(worker, x);
-        let before = moved(client, x);
+        let before = pace.has_begun().then(|| moved(client, x));
         match pump(worker, client, x, (&mut parts, context)) {
             Poll::Ready(done) => return Poll::Ready(done),
             Poll::Pending => {}
@@ -201,7 +222,7 @@ async fn send_parts(
         if client.socket.is_gone() {
             return Poll::Ready(Err(gone()));
         }
-        if !pace.has_begun() || moved(client, x) != before {
+        if before.is_none_or(|before| moved(client, x) != before) {
             pace.keep(worker, client, x)?;
         }
         pace.hold_back(worker, client, x);
@@ -209,6 +230,25 @@ async fn send_parts(
     })
     .await
     .map_err(Some)
+}
+
+/// Sends the head that waits with the first bytes of the body, where both are there; otherwise says how the wait for
+/// them goes on once the head has been sent.
+fn begin(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (parts, context): (&mut Parts, &mut Context<'_>),
+) -> Poll<Result<(), Fault>> {
+    let room = x.downward.room_behind_head();
+    if room > 0 {
+        ready!(parts.poll_ready(context))?;
+        if let Some((bytes, tail)) = parts.first(room) {
+            let tail = tail.as_ref().map_or(&[][..], AsRef::as_ref);
+            x.downward.send_with_head([bytes, tail], &client.socket, &worker.chunks)?;
+        }
+    }
+    Poll::Ready(Ok(()))
 }
 
 /// Sends what can be sent in this turn.
@@ -221,6 +261,7 @@ fn pump(
     let mut scratch = worker.scratch.borrow_mut();
     let means = IoScratch::of(&mut scratch, &worker.chunks);
     let mut share = means.share;
+    let waits = begin(worker, client, x, (parts, context));
     loop {
         match x.downward.poll_flush(&client.socket) {
             Poll::Pending => return Poll::Pending,
@@ -228,6 +269,7 @@ fn pump(
             Poll::Ready(Ok(())) if x.downward.is_received() => return Poll::Ready(Ok(())),
             Poll::Ready(Ok(())) => {}
         }
+        ready!(waits)?;
         if share == 0 {
             context.waker().wake_by_ref();
             return Poll::Pending;
@@ -265,6 +307,11 @@ mod tests {
     impl BodySource for Slow {
         fn length(&self) -> Option<u64> {
             None
+        }
+
+        fn small_piece(&mut self, most: usize) -> Option<SharedPiece> {
+            let next = self.0.pop_front_if(|bytes| bytes.len() <= most)?;
+            Some(SharedPiece { bytes: next.into(), range: 0..next.len() })
         }
 
         fn poll_piece(&mut self, _context: &mut Context<'_>) -> Poll<Result<Option<SharedPiece>, Fault>> {
@@ -307,5 +354,28 @@ mod tests {
             }
         }
         assert!(read(ReplyBody::Empty, 4).is_empty());
+    }
+
+    #[test]
+    fn what_is_large_leaves_with_its_head_and_a_small_piece_behind_it() {
+        let large: &'static [u8] = &[b'a'; TOGETHER];
+        let source = |pieces: &[&'static [u8]]| {
+            let mut parts =
+                Parts::of(ReplyBody::Source(Box::new(Slow(pieces.iter().copied().collect(), true))));
+            assert!(parts.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready());
+            parts
+        };
+        let mut parts = source(&[large, b"bc", b"d"]);
+        let (first, tail) = parts.first(u64::MAX).unwrap();
+        assert_eq!((first, tail.unwrap().as_ref()), (large, &b"bc"[..]));
+        assert!(parts.first(u64::MAX).is_none(), "it is read already");
+        // What is little is copied beside the head; what does not fit is not taken.
+        assert!(source(&[b"a", b"bc"]).first(u64::MAX).is_none());
+        let mut parts = source(&[large, b"bc"]);
+        let (first, tail) = parts.first(TOGETHER as u64 + 1).unwrap();
+        assert_eq!((first, tail.is_none()), (large, true));
+        let mut parts = source(&[large, b"bc"]);
+        assert_eq!(parts.first(5).unwrap().0, &large[..5]);
+        assert_eq!(parts.next(&mut [0; 3], 3).unwrap(), b"aaa");
     }
 }

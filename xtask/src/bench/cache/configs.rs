@@ -50,7 +50,7 @@ pub(super) fn thalweg_without(listen: SocketAddr, origin: SocketAddr, setup: Set
 pub(super) fn nginx_cache(folder: &Path, listen: SocketAddr, origin: SocketAddr, setup: Setup) -> String {
     let zone = 8 + setup.objects / KEYS_PER_MIB * 2;
     let http = format!(
-        "  sendfile on; tcp_nopush on;\n  \
+        "  sendfile on;\n  \
          open_file_cache max={OPEN_FILES} inactive=1h; open_file_cache_valid 1h;\n  \
          proxy_cache_path {}/cache levels=1:2 keys_zone=bench:{zone}m max_size={}m inactive=1d use_temp_path=off;\n  \
          upstream origin {{ server {origin}; keepalive {}; keepalive_requests 1000000000; }}\n  \

@@ -32,6 +32,12 @@ impl BodySource for StoredBody {
         let found = self.body.piece(self.left.start).filter(|_| !self.left.is_empty());
         Poll::Ready(Ok(found.map(|piece| take(piece, &mut self.left))))
     }
+
+    fn small_piece(&mut self, most: usize) -> Option<Piece> {
+        let left = self.left.end - self.left.start;
+        let piece = self.body.piece(self.left.start).filter(|_| left > 0)?;
+        (left.min(piece.len() as u64) <= most as u64).then(|| take(piece, &mut self.left))
+    }
 }
 
 /// Bytes of a body on the disk.
