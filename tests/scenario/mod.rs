@@ -49,6 +49,7 @@ mod hostile_clients;
 mod house;
 mod http2;
 mod http2_upstream;
+mod httplint;
 mod import;
 mod kept_sources;
 mod kubernetes;

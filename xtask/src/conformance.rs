@@ -74,6 +74,13 @@ const SUITES: &[Suite] = &[
         theirs: "not measured",
     },
     Suite {
+        name: "httplint",
+        from: "PyPI",
+        tests: "scenario::httplint::",
+        ours: "no warning: files, pages of errors, redirects, limits, the cache, compression",
+        theirs: "not measured",
+    },
+    Suite {
         name: "schemathesis against the admin API",
         from: "PyPI",
         tests: "scenario::openapi::",

@@ -7,7 +7,7 @@
 
 use crate::accept::coding_weight;
 use crate::cors::vary;
-use crate::representation::{TEXT, becomes_another, is_coded, may_change};
+use crate::representation::{TEXT, becomes_another, is_coded, is_kept, may_change, weaken};
 use crate::request::BodyTransform;
 use crate::{Filter, Hooks, OneOrManySpec, ResponseCx};
 use schemars::JsonSchema;
@@ -141,6 +141,22 @@ impl Compress {
     }
 }
 
+impl Compress {
+    /// What the response with a body would have said stands in the one that freshens it too (RFC 9110 §15.4.5). Mostly
+    /// it does not say its type; then it may be one that is listed.
+    fn freshen(&self, cx: &mut ResponseCx<'_>) {
+        let kind = cx.fields.get("Content-Type");
+        let is_listed = kind.is_none_or(|kind| self.types.iter().any(|wanted| crate::is_type(kind, wanted)));
+        if !is_listed || is_coded(&cx.fields) || is_kept(cx) {
+            return;
+        }
+        vary(&mut cx.fields, "Accept-Encoding");
+        if self.choose(cx).is_some() {
+            weaken(&mut cx.fields);
+        }
+    }
+}
+
 impl Filter for Compress {
     fn name(&self) -> &'static str {
         "compress"
@@ -156,6 +172,9 @@ impl Filter for Compress {
     }
 
     fn on_response(&self, cx: &mut ResponseCx<'_>) {
+        if cx.status == 304 {
+            return self.freshen(cx);
+        }
         if !self.fits(cx) {
             return;
         }
@@ -328,11 +347,27 @@ mod tests {
             assert_eq!(answered("{}", "gzip", response), (response.to_owned(), false));
         }
         let filter = built::<CompressSpec>("{}").build().unwrap();
-        for status in [204, 205, 206, 304] {
+        for status in [204, 205, 206] {
             let mut asked = Asked::at("/").with("Accept-Encoding", "gzip");
             (asked.status, asked.response) = (status, HTML.into());
             assert!(asked.answer(&*filter).transforms.is_empty(), "{status}");
             assert_eq!(asked.response_lines(), HTML, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_304_says_what_the_200_has_said() {
+        let answered = |accepted: &str, response: &str| {
+            let filter = built::<CompressSpec>("{}").build().unwrap();
+            let mut asked = Asked::at("/").with("Accept-Encoding", accepted);
+            (asked.status, asked.response) = (304, response.into());
+            assert!(asked.answer(&*filter).transforms.is_empty());
+            asked.response_lines()
+        };
+        assert_eq!(answered("gzip", "ETag: \"a\"\r\n"), "Vary: Accept-Encoding\r\nETag: W/\"a\"\r\n");
+        assert_eq!(answered("identity", "ETag: \"a\"\r\n"), "ETag: \"a\"\r\nVary: Accept-Encoding\r\n");
+        for response in ["Content-Type: image/png\r\n", "Cache-Control: no-transform\r\n"] {
+            assert_eq!(answered("gzip", response), response);
         }
     }
 

@@ -27,11 +27,16 @@ pub(crate) const TEXT: &[&str] = &[
 /// Whether the response has, or would have for another method, a whole representation that may be changed: no part of
 /// one (206), no answer without a body (204, 304), nothing that says `Cache-Control: no-transform` (RFC 9110 §7.7).
 pub(crate) fn may_change(cx: &ResponseCx<'_>) -> bool {
+    !matches!(cx.status, 100..200 | 204 | 205 | 206 | 304)
+        && cx.fields.get("Content-Range").is_none()
+        && !is_kept(cx)
+}
+
+/// Whether nobody is to change it: `Cache-Control: no-transform`.
+pub(crate) fn is_kept(cx: &ResponseCx<'_>) -> bool {
     let fields = cx.fields.view();
     let mut words = fields.values("Cache-Control").flat_map(octet::list);
-    !matches!(cx.status, 100..200 | 204 | 205 | 206 | 304)
-        && fields.get("Content-Range").is_none()
-        && !words.any(|word| word.eq_ignore_ascii_case(b"no-transform"))
+    words.any(|word| word.eq_ignore_ascii_case(b"no-transform"))
 }
 
 /// The body becomes another representation: its tag is weak (RFC 9110 §8.8.1), its bytes cannot be counted off in
@@ -39,6 +44,11 @@ pub(crate) fn may_change(cx: &ResponseCx<'_>) -> bool {
 pub(crate) fn becomes_another(fields: &mut HeadFields<'_>) {
     loses_digests(fields);
     fields.remove("Accept-Ranges");
+    weaken(fields);
+}
+
+/// Its tag is weak.
+pub(crate) fn weaken(fields: &mut HeadFields<'_>) {
     let tag = fields.get("ETag").filter(|tag| tag.starts_with(b"\"")).map(|tag| [b"W/", tag].concat());
     if let Some(tag) = tag {
         fields.set("ETag", &tag);
