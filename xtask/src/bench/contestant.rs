@@ -209,6 +209,22 @@ pub(crate) fn backend(nginx: &Path, cpus: &str, place: &mut Place) -> Result<Run
     place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
 }
 
+/// Starts the backend with a second address, of the same port, where it speaks HTTP/2 without TLS.
+pub(crate) fn backend_with_h2(nginx: &Path, cpus: &str, place: &mut Place) -> Result<Running> {
+    let (address, folder) = (place.address()?, place.next_folder()?);
+    let file = folder.join("backend.conf");
+    let listens = format!("{} http2 backlog=4096; listen {address}", beside(address));
+    fs::write(&file, configs::nginx_backend_on(&folder, &listens))?;
+    let mut command = place.command(cpus, &locate(nginx).context("nginx is not here")?);
+    command.arg("-p").arg(&folder).arg("-c").arg(&file);
+    place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
+}
+
+/// The same port of another address of loopback.
+pub(crate) fn beside(address: SocketAddr) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 2], address.port()))
+}
+
 /// Starts the backend of another size on all addresses of loopback, on the CPU of the load.
 pub(crate) fn backend_of(nginx: &Path, size: configs::Size, place: &mut Place) -> Result<Running> {
     let (address, folder) = (place.address()?, place.next_folder()?);

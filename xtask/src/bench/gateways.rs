@@ -3,23 +3,25 @@
 //!
 //! Everything runs on both CPUs, as in the published table, where load and gateway shared a machine: what a gateway
 //! takes is missing elsewhere. Order of a run: start the service and the entrants ([`entrant`]), which all stay up →
-//! warm each → for each load, interleaved rounds, the service itself among them → [`report`]. Two loads: wrk with 200
-//! kept connections, HTTP/1.1, and ab with 200 at once, HTTP/1.0 and a connection for each request.
+//! warm each → for each load, interleaved rounds, the service itself among them → [`report`]. Three loads: wrk with 200
+//! kept connections, HTTP/1.1; ab with 200 at once, HTTP/1.0 and a connection for each request; and, of those that speak
+//! HTTP/2 without TLS, h2load with 200 streams at once on 20 connections.
 
 pub(super) mod entrant;
 mod report;
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use super::contestant::{Place, Running, backend};
+use super::contestant::{Place, Running, backend_with_h2, beside};
 use super::frame::{Conditions, Use};
 use super::layout::Layout;
 use super::load::ab::{self, Way};
-use super::load::wrk;
+use super::load::{flood, wrk};
 use super::order::order;
 use super::{Folder, process};
 use crate::command::exists;
@@ -28,6 +30,8 @@ use report::Report;
 
 /// Connections at once, as in the published table.
 const CONNECTIONS: usize = 200;
+/// Streams at once on each connection of HTTP/2.
+const STREAMS: usize = 10;
 /// Fewer rounds are a trial, which must not replace the day's result.
 const LEAST_ROUNDS: usize = 5;
 /// Requests of a load before the first round, so that virtual machines have compiled what they run.
@@ -38,7 +42,7 @@ pub(crate) struct Gateways {
     /// Rounds that count; one more runs before them and is dropped
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Seconds of wrk per entrant and round
+    /// Seconds of wrk and h2load per entrant and round
     #[arg(long, default_value_t = 5)]
     seconds: u64,
     /// Requests of ab per entrant and round
@@ -70,15 +74,17 @@ impl Gateways {
 enum Load {
     Wrk,
     Ab,
+    H2load,
 }
 
 impl Load {
-    const ALL: [Self; 2] = [Self::Wrk, Self::Ab];
+    const ALL: [Self; 3] = [Self::Wrk, Self::Ab, Self::H2load];
 
     fn name(self) -> &'static str {
         match self {
             Self::Wrk => "wrk",
             Self::Ab => "ab",
+            Self::H2load => "h2load",
         }
     }
 }
@@ -111,8 +117,11 @@ struct Measured {
 
 /// Runs what the command line asks for.
 pub(crate) fn run(args: &Gateways) -> Result<()> {
-    if let Some(program) = ["taskset", "setpriv", "wrk", "ab"].iter().find(|program| !exists(program)) {
-        bail!("{program} is not installed\nhelp: apt-get install util-linux wrk apache2-utils");
+    let programs = ["taskset", "setpriv", "wrk", "ab", "h2load"];
+    if let Some(program) = programs.iter().find(|program| !exists(program)) {
+        bail!(
+            "{program} is not installed\nhelp: apt-get install util-linux wrk apache2-utils nghttp2-client"
+        );
     }
     if args.rounds == 0 || args.seconds == 0 || args.requests < CONNECTIONS {
         bail!("the bench needs a round, a second and {CONNECTIONS} requests");
@@ -129,13 +138,15 @@ pub(crate) fn run(args: &Gateways) -> Result<()> {
 }
 
 fn measure(args: &Gateways, entrants: &[Entrant], place: &mut Place) -> Result<Measured> {
-    let service = backend(&args.nginx, Layout::Shared.load_cpus(), place)?;
+    let service = backend_with_h2(&args.nginx, Layout::Shared.load_cpus(), place)?;
     place.backend = service.address;
-    let mut asked = vec![("direct", service)];
+    let mut asked = vec![("direct", service, Some(beside(place.backend)))];
     for entrant in entrants {
-        asked.push((entrant.name(), entrant.start(place)?));
+        let running = entrant.start(place)?;
+        let h2 = entrant.h2(running.address);
+        asked.push((entrant.name(), running, h2));
     }
-    for (name, running) in &asked[1..] {
+    for (name, running, _) in &asked[1..] {
         println!("bench: {name} is warmed for {} s", WARM_UP.as_secs());
         wrk(running, WARM_UP, place).with_context(|| (*name).to_owned())?;
     }
@@ -144,8 +155,11 @@ fn measure(args: &Gateways, entrants: &[Entrant], place: &mut Place) -> Result<M
         let mut of_load = vec![Vec::new(); asked.len()];
         for round in 0..=args.rounds {
             for i in order(round, asked.len()) {
-                let (name, running) = &asked[i];
-                let sample = sample(args, load, running, place).with_context(|| (*name).to_owned())?;
+                let (name, running, h2) = &asked[i];
+                if load == Load::H2load && h2.is_none() {
+                    continue;
+                }
+                let sample = sample(args, load, (running, *h2), place).with_context(|| (*name).to_owned())?;
                 println!(
                     "bench: {}, round {round}: {name:<22} {:7.0}/s, {:6.1} µs, {} failed",
                     load.name(),
@@ -160,7 +174,7 @@ fn measure(args: &Gateways, entrants: &[Entrant], place: &mut Place) -> Result<M
         }
         samples.push(of_load);
     }
-    let held = asked[1..].iter().map(|(_, running)| held(running)).collect();
+    let held = asked[1..].iter().map(|(_, running, _)| held(running)).collect();
     Ok(Measured { samples, held })
 }
 
@@ -171,7 +185,12 @@ fn wrk(running: &Running, time: Duration, place: &Place) -> Result<wrk::Outcome>
     load.run_on(Layout::Shared.load_cpus(), &place.folder)
 }
 
-fn sample(args: &Gateways, load: Load, running: &Running, place: &Place) -> Result<Sample> {
+fn sample(
+    args: &Gateways,
+    load: Load,
+    (running, h2): (&Running, Option<SocketAddr>),
+    place: &Place,
+) -> Result<Sample> {
     let before = running.program.cpu();
     let (requests, time, p99, failed) = match load {
         Load::Wrk => {
@@ -183,6 +202,13 @@ fn sample(args: &Gateways, load: Load, running: &Running, place: &Place) -> Resu
             let load = ab::Load { cpus, way: Way::Each, concurrency: CONNECTIONS, requests: args.requests };
             let outcome = load.run(running.address)?;
             (outcome.requests, outcome.time, outcome.p99, outcome.failed)
+        }
+        Load::H2load => {
+            let address = h2.context("it does not speak HTTP/2")?;
+            let time = Duration::from_secs(args.seconds);
+            let load = flood::Load { connections: CONNECTIONS / STREAMS, streams: STREAMS, time };
+            let outcome = load.run(address, Layout::Shared.load_cpus(), place)?;
+            (outcome.requests, time, outcome.p99, outcome.failed)
         }
     };
     let spent = running.program.cpu().saturating_sub(before).as_secs_f64();

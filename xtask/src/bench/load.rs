@@ -2,5 +2,6 @@
 
 pub(crate) mod ab;
 pub(crate) mod bodies;
+pub(crate) mod flood;
 pub(crate) mod rate;
 pub(crate) mod wrk;

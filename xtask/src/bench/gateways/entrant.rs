@@ -148,11 +148,15 @@ impl Entrant {
         match self.peer {
             Gateway::Thalweg => {
                 let file = file.with_extension("yaml");
-                fs::write(&file, configs::thalweg(listen, &[backend]))?;
+                let text = configs::thalweg(listen, &[backend]);
+                let address = format!("address: \"{listen}\"");
+                fs::write(&file, text.replace(&address, &format!("{address}, h2c: true")))?;
                 command.args(["run", "--config"]).arg(&file);
             }
             Gateway::Nginx => {
-                fs::write(&file, configs::nginx_proxy(&folder, listen, &[backend], NGINX, ""))?;
+                let listens = [listen.to_string(), format!("{} http2", contestant::beside(listen))];
+                let listens = listens.map(|listen| format!("    listen {listen} backlog=4096;\n")).concat();
+                fs::write(&file, configs::nginx_proxy_that(&folder, &listens, &[backend], NGINX, ""))?;
                 command.arg("-p").arg(&folder).arg("-c").arg(&file);
             }
             Gateway::Haproxy => {
@@ -179,7 +183,9 @@ impl Entrant {
             Gateway::Spring => {
                 command.arg("-jar").arg(spring_folder()?.join("target/gateway.jar"));
                 command.arg(format!("--server.port={}", listen.port()));
-                command.arg("--server.address=127.0.0.1").arg(format!("--backend=http://{backend}"));
+                command
+                    .args(["--server.address=127.0.0.1", "--server.http2.enabled=true"])
+                    .arg(format!("--backend=http://{backend}"));
             }
         }
         let running = place.start(command, &folder, listen, ("bench", "/"));
@@ -187,9 +193,22 @@ impl Entrant {
     }
 }
 
+impl Entrant {
+    /// Where one that listens at this address speaks HTTP/2 without TLS, if it does.
+    pub(in crate::bench) fn h2(&self, address: SocketAddr) -> Option<SocketAddr> {
+        match self.peer {
+            Gateway::Thalweg | Gateway::Haproxy | Gateway::Envoy | Gateway::Caddy | Gateway::Spring => {
+                Some(address)
+            }
+            Gateway::Nginx => Some(contestant::beside(address)),
+            Gateway::Go => None,
+        }
+    }
+}
+
 fn caddy_config(listen: SocketAddr, backend: SocketAddr) -> String {
     format!(
-        "{{\n  admin off\n  auto_https off\n}}\n\
+        "{{\n  admin off\n  auto_https off\n  servers {{\n    protocols h1 h2c\n  }}\n}}\n\
          http://:{} {{\n  bind 127.0.0.1\n  reverse_proxy {backend} {{\n    transport http {{\n      \
          keepalive_idle_conns_per_host 1024\n    }}\n  }}\n}}\n",
         listen.port()

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use anyhow::Result;
 
 use super::entrant::{Entrant, Gateway};
-use super::{CONNECTIONS, Gateways, Load, Measured, Sample, WARM_UP};
+use super::{CONNECTIONS, Gateways, Load, Measured, STREAMS, Sample, WARM_UP};
 use crate::bench::entrant::versions;
 use crate::bench::figures::{Gate, head, median_ratio, ratio_cell, ratios, spread};
 use crate::bench::{configs, frame};
@@ -27,11 +27,15 @@ impl frame::Report for Report<'_> {
             let heading = match load {
                 Load::Wrk => format!("wrk: {CONNECTIONS} kept connections, HTTP/1.1"),
                 Load::Ab => format!("ab: {CONNECTIONS} at once, HTTP/1.0, a connection for each request"),
+                Load::H2load => format!(
+                    "h2load: {CONNECTIONS} streams at once on {} connections, HTTP/2 without TLS",
+                    CONNECTIONS / STREAMS
+                ),
             };
             writeln!(text, "\n## {heading}\n")?;
             head(text, &["", "share of direct", "requests/s", "p99 ms", "CPU µs per request", "failed"])?;
             let names = ["direct"].into_iter().chain(self.entrants.iter().map(Entrant::name));
-            for (name, own) in names.zip(samples) {
+            for (name, own) in names.zip(samples).filter(|(_, own)| !own.is_empty()) {
                 let share = match name {
                     "direct" => "–".to_owned(),
                     _ => ratio_cell(&ratios(own, &samples[0], |sample: &Sample| sample.rate)),
@@ -88,7 +92,7 @@ impl frame::Report for Report<'_> {
             "- everything on both CPUs: load, gateway and service (nginx, {} bytes from memory), as in the published table; \
              two\n  workers where a gateway has such a number\n\
              - {rounds} interleaved rounds after one that is dropped, each in another order; all entrants stay up; {seconds} s \
-             of wrk -t1,\n  {requests} requests of ab; {} s of load for each before the first round\n\
+             of wrk -t1\n  and of h2load, {requests} requests of ab; HTTP/2 ends at the gateway, go httputil has none without TLS; {} s of load for each before the first round\n\
              - share: requests per second as a multiple of those of the service itself in the same round, median (least–most)\n\
              - of the published table Zuul and Linkerd's proxy were not tried\n\
              - published (4 cores), wrk and ab: nginx 56 and 55 %, Linkerd 44 and 39 %, Spring Cloud Gateway 41 and 41 %, Zuul \

@@ -77,7 +77,7 @@ impl Load<'_> {
 
 impl Outcome {
     /// Of these times, in microseconds.
-    fn of(mut times: Vec<u32>, failed: u64) -> Self {
+    pub(super) fn of(mut times: Vec<u32>, failed: u64) -> Self {
         times.sort_unstable();
         let at = |share: f64| {
             let place = (times.len() as f64 * share) as usize;
@@ -88,14 +88,14 @@ impl Outcome {
 }
 
 /// Whether h2load speaks the version that was asked for: it takes what the server chooses.
-fn agreed(text: &str, is_h1: bool) -> bool {
+pub(super) fn agreed(text: &str, is_h1: bool) -> bool {
     let protocol = text.lines().find_map(|line| line.strip_prefix("Application protocol: "));
     protocol.is_some_and(|protocol| protocol.starts_with("h2") != is_h1)
 }
 
 /// Times in microseconds from the log of h2load: a line with start, status and time for each request; and how many
 /// failed.
-fn times(log: &str) -> Result<(Vec<u32>, u64)> {
+pub(super) fn times(log: &str) -> Result<(Vec<u32>, u64)> {
     let (mut times, mut failed) = (Vec::new(), 0);
     for line in log.lines() {
         let mut words = line.split_whitespace().skip(1);
