@@ -113,6 +113,24 @@ fn what_is_too_long_or_has_no_length_passes_by() {
 }
 
 #[test]
+fn a_post_that_passes_by_removes_nothing() {
+    let _watchdog = watchdog("a_post_that_passes_by_removes_nothing");
+    let origin = telling();
+    let proxy = behind(&origin, RULE, false);
+    let long = "c".repeat(1025);
+    post(&proxy, "/search", "", "a");
+    for (fields, body) in [("", long.as_str()), ("If-Match: \"a\"\r\n", "a")] {
+        assert!(post(&proxy, "/search", fields, body).value("cache-status").unwrap().contains("fwd=bypass"));
+        let told = post(&proxy, "/search", "", "a");
+        assert!(told.value("cache-status").unwrap().contains("hit"), "{fields:?}");
+    }
+    // What it makes of a POST may change something.
+    post(&proxy, "/search", "X-HTTP-Method-Override: DELETE\r\n", "a");
+    assert!(!post(&proxy, "/search", "", "a").value("cache-status").unwrap().contains("hit"));
+    assert_eq!(origin.asked("/search"), 5);
+}
+
+#[test]
 fn conditions_of_a_post_are_for_the_service() {
     let _watchdog = watchdog("conditions_of_a_post_are_for_the_service");
     let origin = telling();

@@ -1,6 +1,7 @@
 //! A request that goes to the service although its route has a cache: what its response changes there.
 
 use crate::exchange::cache::asked::{fields, request, url};
+use crate::exchange::cache::unkeyed::has_unkeyed;
 use crate::state::exchange::Exchange;
 use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
@@ -9,6 +10,7 @@ use thalweg_cache::{
     HeadEffect, Key, Response, StoredHead, UnixMillis, Url, head_effect, invalidates, same_origin,
 };
 use thalweg_filter::FieldView;
+use thalweg_http::Method;
 use thalweg_store::Object;
 
 /// The final response to a request that went to the service has come, with this head: what is stored may go, hold for
@@ -32,7 +34,7 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
     let (store, policy, now) = (&worker.shared.cache, &forwarded.rule.policy, worker.unix());
     let asked = UnixMillis(now.0.saturating_sub(x.age(worker.reactor.now()).as_millis() as u64));
     let response = Response::read(policy, x.response.status, (asked, now), lines.clone());
-    if invalidates(x.request.method, response.status) {
+    if invalidates(x.request.method, response.status) && !is_read(x, forwarded) {
         invalidate(worker, x, forwarded, [response.location, response.content_location]);
         return;
     }
@@ -59,6 +61,13 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
             Err(why) => forwarded.detail = Some(why),
         }
     }
+}
+
+/// Whether the configuration says that a POST changes nothing (`per_client: { methods: [ POST ] }`). One that passes by
+/// changes nothing either, but where a field makes another method of it.
+fn is_read(x: &Exchange, forwarded: &Forwarded) -> bool {
+    let is_answered = x.request.method == Method::Post && forwarded.rule.policy.answers_post();
+    is_answered && !has_unkeyed(x, &forwarded.rule)
 }
 
 /// A stored response goes from the disk.
