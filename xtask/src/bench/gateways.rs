@@ -3,9 +3,9 @@
 //!
 //! Everything runs on both CPUs, as in the published table, where load and gateway shared a machine: what a gateway
 //! takes is missing elsewhere. Order of a run: start the service and the entrants ([`entrant`]), which all stay up →
-//! warm each → for each load, interleaved rounds, the service itself among them → [`report`]. Three loads: wrk with 200
-//! kept connections, HTTP/1.1; ab with 200 at once, HTTP/1.0 and a connection for each request; and, of those that speak
-//! HTTP/2 without TLS, h2load with 200 streams at once on 20 connections.
+//! warm each → for each load, interleaved rounds, the service itself among them → [`report`]. Three loads: wrk with
+//! 200 kept connections, HTTP/1.1; ab with 200 at once, HTTP/1.0 and a connection for each request; and, of those that
+//! speak HTTP/2 without TLS, h2load with 200 streams at once on 20 connections.
 
 pub(super) mod entrant;
 mod report;
