@@ -28,7 +28,9 @@ const STEPS: &[Step] = &[
     ("fmt", || run_command(&mut cargo("fmt --all --check"))),
     ("tidy", tidy::check),
     ("ui", ui::check),
-    ("clippy", || run_command(&mut cargo("clippy --workspace --all-targets -- -D warnings"))),
+    ("clippy", || {
+        run_command(&mut cargo("clippy --workspace --all-targets --features thalweg/wasm -- -D warnings"))
+    }),
     ("build", test::build),
     ("gen", || generate::pages(true)),
     ("test", || test::all(false)),

@@ -61,6 +61,8 @@ pub struct ResponseOutcome {
     pub max_body: Option<u64>,
     /// How fast the body may come, also that of an own answer.
     pub bandwidth: Option<Bandwidth>,
+    /// Filters that could not do their work, by their positions: a bit each.
+    pub failed: u32,
 }
 
 impl<'a> ResponseCx<'a> {
@@ -138,6 +140,11 @@ impl<'a> ResponseCx<'a> {
     /// The body comes no faster than this, before any transform; the slowest of all filters counts.
     pub fn throttle_body(&mut self, bandwidth: Bandwidth) {
         self.outcome.bandwidth = Some(bandwidth.or_slower(self.outcome.bandwidth));
+    }
+
+    /// This filter could not do its work: it is counted as one that has failed.
+    pub fn note_failure(&mut self) {
+        self.outcome.failed |= 1_u32.checked_shl(self.at.into()).unwrap_or(0);
     }
 
     /// Whether a filter has asked for more than changed fields.

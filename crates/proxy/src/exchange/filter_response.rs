@@ -132,6 +132,7 @@ fn call(
         // Filters before it are asked about what it has put in the place.
         filtering.below = last;
     }
+    filtering.outcome.failed |= outcome.failed;
     x.filters_acted |= acted;
     outcome
 }
