@@ -3,7 +3,7 @@
 //! Their texts stand in `tests/wasm`. The binary has them with the feature `wasm` of Cargo alone.
 
 use std::env;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -153,11 +153,13 @@ fn a_module_that_fails_opens_no_door_and_harms_nobody() {
         assert_eq!(ask("/open/a", "X-Fail", how).text(), "/open/a - - ", "{how}");
     }
     // With the response it is the same.
-    assert_eq!(ask("/shut/a", "X-Fail-Response", "trap").status(), 503);
-    assert_eq!(ask("/open/a", "X-Fail-Response", "trap").text(), "/open/a - 1 ");
+    for how in ["trap", "pause"] {
+        assert_eq!(ask("/shut/a", "X-Fail-Response", how).status(), 503, "{how}");
+        assert_eq!(ask("/open/a", "X-Fail-Response", how).text(), "/open/a - 1 ", "{how}");
+    }
     for route in ["shut", "open"] {
         let labels = format!("route=\"{route}\",filter=\"wasm\",outcome=\"failed\"");
-        wait_counted(&proxy, "thalweg_filter_total", &labels, 6);
+        wait_counted(&proxy, "thalweg_filter_total", &labels, 7);
         // The next one is well.
         assert_eq!(get(proxy.web(), &format!("/{route}/b")).unwrap().text(), format!("/{route}/b - 1 "));
     }
@@ -216,10 +218,15 @@ fn a_module_asks_a_service_of_the_configuration() {
     assert_eq!(get(proxy.web(), "/a").unwrap().text(), "/a - - ");
     assert_eq!(judge.served(), 1);
     drop(proxy);
-    // One that is not there.
-    let services = "  judge: { endpoints: \"http://127.0.0.1:1\" }\n";
-    let proxy = running(&["call"], &config(&app, services, routes));
-    assert_eq!(get(proxy.web(), "/a").unwrap().status(), 401);
+    // One that is not there, and one that accepts and never answers: the module waits for a second.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    for port in [1, silent.local_addr().unwrap().port()] {
+        let services = format!("  judge: {{ endpoints: \"http://127.0.0.1:{port}\" }}\n");
+        let proxy = running(&["call"], &config(&app, &services, routes));
+        let began = Instant::now();
+        assert_eq!(get(proxy.web(), "/a").unwrap().status(), 401);
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    }
     assert_eq!(app.served(), 1);
 }
 

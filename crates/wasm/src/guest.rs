@@ -7,6 +7,8 @@ use wasmtime::{AsContext, AsContextMut, Caller, Memory, Trap};
 
 /// Fuel that each host function costs.
 const CALL: u64 = 100;
+/// Fuel for each field of a map that a host function looks at.
+const FIELD: usize = 4;
 /// Bytes that a module hands over at once.
 const MOST: usize = 2 * 1024 * 1024;
 
@@ -58,9 +60,14 @@ impl<'a> Guest<'a> {
 
     /// Takes the fuel for this many bytes.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Stop> {
-        let left = self.0.get_fuel()?.checked_sub(CALL + bytes as u64);
+        let left = self.0.get_fuel()?.checked_sub(CALL.saturating_add(bytes as u64));
         let left = left.ok_or_else(|| wasmtime::Error::from(Trap::OutOfFuel))?;
         Ok(self.0.set_fuel(left)?)
+    }
+
+    /// Takes the fuel for a look at this many fields.
+    pub(crate) fn charge_fields(&mut self, fields: usize) -> Result<(), Stop> {
+        self.charge(fields.saturating_mul(FIELD))
     }
 
     fn memory(&mut self) -> Result<Memory, Stop> {

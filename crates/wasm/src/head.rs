@@ -83,13 +83,7 @@ impl Head {
 
     /// The values of a name; several are joined as HTTP has it.
     pub(crate) fn get(&self, name: &[u8]) -> Option<Vec<u8>> {
-        let mut values = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
-        let mut joined = values.next()?.1.clone();
-        for (_, value) in values {
-            joined.extend_from_slice(b", ");
-            joined.extend_from_slice(value);
-        }
-        Some(joined)
+        joined(&self.fields, name)
     }
 
     /// Adds a field; `alone`: in place of others of its name.
@@ -180,6 +174,17 @@ impl Head {
         self.edits.push(edit);
         Ok(())
     }
+}
+
+/// The values of a name; several are joined as HTTP has it.
+pub(crate) fn joined(fields: &[Field], name: &[u8]) -> Option<Vec<u8>> {
+    let mut values = fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+    let mut joined = values.next()?.1.clone();
+    for (_, value) in values {
+        joined.extend_from_slice(b", ");
+        joined.extend_from_slice(value);
+    }
+    Some(joined)
 }
 
 /// Fields as the ABI has them: how many, the lengths of names and values, then each with a zero behind it.

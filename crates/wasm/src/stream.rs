@@ -9,6 +9,8 @@ const PROPERTIES: usize = 32;
 const PROPERTY: usize = 8 * 1024;
 /// Calls of one exchange.
 const CALLS: usize = 8;
+/// Bytes of the bodies of all its calls.
+const CALL_BYTES: usize = 256 * 1024;
 
 /// One exchange, from its request to its end.
 #[derive(Debug, Default)]
@@ -30,6 +32,7 @@ pub struct Stream {
     pub(crate) local: Option<LocalResponse>,
     pub(crate) calls: VecDeque<HttpCall>,
     called: usize,
+    called_bytes: usize,
 }
 
 /// What may be changed now.
@@ -104,6 +107,11 @@ impl Stream {
         Self { request, properties, ..Self::default() }
     }
 
+    /// Fields and properties that the search for one property looks at, at most.
+    pub(crate) fn looked_at(&self) -> usize {
+        self.request.fields().len() + self.response.fields().len() + self.properties.len() + self.own.len()
+    }
+
     /// The value of a property that the module has set.
     pub(crate) fn own_property(&self, name: &[u8]) -> Option<&[u8]> {
         self.own.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
@@ -122,8 +130,9 @@ impl Stream {
     /// Has a service called; says whether there was room.
     pub(crate) fn call(&mut self, call: HttpCall) -> bool {
         self.called += 1;
-        let fits = self.called <= CALLS;
+        let fits = self.called <= CALLS && self.called_bytes + call.body.len() <= CALL_BYTES;
         if fits {
+            self.called_bytes += call.body.len();
             self.calls.push_back(call);
         }
         fits

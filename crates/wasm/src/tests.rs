@@ -7,6 +7,8 @@ use crate::{
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
+mod hostile;
+
 const RULE: Rule = |_, _, _| Allowed::Yes;
 const MEMORY: usize = 4 * 1024 * 1024;
 

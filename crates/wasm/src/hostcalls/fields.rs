@@ -3,7 +3,7 @@
 use crate::abi::{map, status};
 use crate::data::Data;
 use crate::guest::{Guest, Place, Stop, answer, stop};
-use crate::head::{Field, Head, Refusal, Rule, Side, deserialize, serialize, serialized_len};
+use crate::head::{Field, Head, Refusal, Rule, Side, deserialize, joined, serialize, serialized_len};
 use wasmtime::{Caller, Linker};
 
 pub(super) fn link(linker: &mut Linker<Data>) -> wasmtime::Result<()> {
@@ -49,6 +49,10 @@ fn change(linker: &mut Linker<Data>) -> wasmtime::Result<()> {
             answer(Guest::new(caller).and_then(|mut guest| {
                 let pairs = deserialize(&guest.read((at, length))?);
                 let pairs = pairs.ok_or(Stop::Status(status::BAD_ARGUMENT))?;
+                let (head, _) = changeable(&mut guest, id)?;
+                // Each name is looked for in both sets.
+                let (known, new) = (head.fields().len(), pairs.len());
+                guest.charge_fields((known + new).saturating_mul(known + new))?;
                 let (head, rules) = changeable(&mut guest, id)?;
                 head.replace_all(rules, pairs).map_err(refused)
             }))
@@ -82,7 +86,12 @@ fn change(linker: &mut Linker<Data>) -> wasmtime::Result<()> {
 
 /// The fields of a map. Maps that this host does not have (trailers, gRPC) are empty.
 fn fields<'g>(guest: &'g mut Guest<'_>, id: i32) -> Result<&'g [Field], Stop> {
-    let data = guest.data();
+    let count = known(guest.data(), id)?.len();
+    guest.charge_fields(count)?;
+    known(guest.data(), id)
+}
+
+fn known(data: &mut Data, id: i32) -> Result<&[Field], Stop> {
     if id == map::CALL_RESPONSE_HEADERS {
         return Ok(data.answer.as_ref().map_or(&[], |answer| &*answer.fields));
     }
@@ -97,17 +106,7 @@ fn fields<'g>(guest: &'g mut Guest<'_>, id: i32) -> Result<&'g [Field], Stop> {
 
 fn value(guest: &mut Guest<'_>, id: i32, name: Place, out: Place) -> Result<(), Stop> {
     let name = guest.read(name)?;
-    let data = guest.data();
-    let found = match (id, data.streams.get(&data.active)) {
-        (map::CALL_RESPONSE_HEADERS, _) => {
-            let fields = data.answer.iter().flat_map(|answer| &answer.fields);
-            Head::new(fields.cloned()).get(&name)
-        }
-        (map::REQUEST_HEADERS, Some(stream)) => stream.request.get(&name),
-        (map::RESPONSE_HEADERS, Some(stream)) => stream.response.get(&name),
-        (0..=map::LAST, _) => None,
-        _ => return stop(status::BAD_ARGUMENT),
-    };
+    let found = joined(fields(guest, id)?, &name);
     match found {
         Some(value) => guest.give(&value, out),
         None => stop(status::NOT_FOUND),
@@ -121,6 +120,7 @@ fn put(guest: &mut Guest<'_>, id: i32, field: Field, alone: bool) -> Result<(), 
 
 /// The head that may be changed now.
 fn changeable<'g>(guest: &'g mut Guest<'_>, id: i32) -> Result<(&'g mut Head, (Rule, Side)), Stop> {
+    fields(guest, id)?;
     let data = guest.data();
     let rule = data.common.rule;
     match (id, data.writable()) {

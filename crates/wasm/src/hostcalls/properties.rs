@@ -39,6 +39,8 @@ fn path(guest: &mut Guest<'_>, place: Place) -> Result<Vec<u8>, Stop> {
 
 fn get(guest: &mut Guest<'_>, place: Place, out: Place) -> Result<(), Stop> {
     let path = path(guest, place)?;
+    let looked_at = guest.data().stream().map_or(0, |stream| stream.looked_at());
+    guest.charge_fields(looked_at)?;
     match find(guest.data(), &path) {
         Some(value) => guest.give(&value, out),
         None => stop(status::NOT_FOUND),
