@@ -201,23 +201,15 @@ impl Place {
 
 /// Starts the backend on CPUs.
 pub(crate) fn backend(nginx: &Path, cpus: &str, place: &mut Place) -> Result<Running> {
-    let (address, folder) = (place.address()?, place.next_folder()?);
-    let file = folder.join("backend.conf");
-    fs::write(&file, configs::nginx_backend(&folder, address.port()))?;
-    let mut command = place.command(cpus, &locate(nginx).context("nginx is not here")?);
-    command.arg("-p").arg(&folder).arg("-c").arg(&file);
-    place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
+    backend_as(nginx, cpus, place, |folder, address| configs::nginx_backend(folder, address.port()))
 }
 
 /// Starts the backend with a second address, of the same port, where it speaks HTTP/2 without TLS.
 pub(crate) fn backend_with_h2(nginx: &Path, cpus: &str, place: &mut Place) -> Result<Running> {
-    let (address, folder) = (place.address()?, place.next_folder()?);
-    let file = folder.join("backend.conf");
-    let listens = format!("{} http2 backlog=4096; listen {address}", beside(address));
-    fs::write(&file, configs::nginx_backend_on(&folder, &listens))?;
-    let mut command = place.command(cpus, &locate(nginx).context("nginx is not here")?);
-    command.arg("-p").arg(&folder).arg("-c").arg(&file);
-    place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
+    backend_as(nginx, cpus, place, |folder, address| {
+        let listens = format!("{} http2 backlog=4096; listen {address}", beside(address));
+        configs::nginx_backend_on(folder, &listens)
+    })
 }
 
 /// The same port of another address of loopback.
@@ -227,11 +219,23 @@ pub(crate) fn beside(address: SocketAddr) -> SocketAddr {
 
 /// Starts the backend of another size on all addresses of loopback, on the CPU of the load.
 pub(crate) fn backend_of(nginx: &Path, size: configs::Size, place: &mut Place) -> Result<Running> {
+    backend_as(nginx, LOAD_CPU, place, |folder, address| {
+        // Loopback alone would be a line for each address.
+        configs::nginx_backend_of(folder, &format!("0.0.0.0:{}", address.port()), size)
+    })
+}
+
+/// Starts nginx as a backend with this configuration.
+fn backend_as(
+    nginx: &Path,
+    cpus: &str,
+    place: &mut Place,
+    configuration: impl FnOnce(&Path, SocketAddr) -> String,
+) -> Result<Running> {
     let (address, folder) = (place.address()?, place.next_folder()?);
     let file = folder.join("backend.conf");
-    // Loopback alone would be a line for each address.
-    fs::write(&file, configs::nginx_backend_of(&folder, &format!("0.0.0.0:{}", address.port()), size))?;
-    let mut command = place.command(LOAD_CPU, &locate(nginx).context("nginx is not here")?);
+    fs::write(&file, configuration(&folder, address))?;
+    let mut command = place.command(cpus, &locate(nginx).context("nginx is not here")?);
     command.arg("-p").arg(&folder).arg("-c").arg(&file);
     place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
 }

@@ -191,9 +191,7 @@ impl Entrant {
         let running = place.start(command, &folder, listen, ("bench", "/"));
         running.with_context(|| format!("{} does not start", self.name()))
     }
-}
 
-impl Entrant {
     /// Where one that listens at this address speaks HTTP/2 without TLS, if it does.
     pub(in crate::bench) fn h2(&self, address: SocketAddr) -> Option<SocketAddr> {
         match self.peer {
