@@ -139,11 +139,10 @@ impl Compress {
         }
         best.map(|(_, algorithm)| algorithm)
     }
-}
 
-impl Compress {
     /// What the response with a body would have said stands in the one that freshens it too (RFC 9110 §15.4.5). Mostly
-    /// it does not say its type; then it may be one that is listed.
+    /// it does not say its type; then it may be one that is listed. Its tag is that of what the client holds: weak only
+    /// where the client says so, since an image would lose its strong one.
     fn freshen(&self, cx: &mut ResponseCx<'_>) {
         let kind = cx.fields.get("Content-Type");
         let is_listed = kind.is_none_or(|kind| self.types.iter().any(|wanted| crate::is_type(kind, wanted)));
@@ -151,7 +150,8 @@ impl Compress {
             return;
         }
         vary(&mut cx.fields, "Accept-Encoding");
-        if self.choose(cx).is_some() {
+        let weak = [b"W/", cx.fields.get("ETag").unwrap_or_default()].concat();
+        if cx.request.as_sent("If-None-Match").any(|tags| memchr::memmem::find(tags, &weak).is_some()) {
             weaken(&mut cx.fields);
         }
     }
@@ -357,17 +357,26 @@ mod tests {
 
     #[test]
     fn a_304_says_what_the_200_has_said() {
-        let answered = |accepted: &str, response: &str| {
+        let answered = |held: &str, response: &str| {
             let filter = built::<CompressSpec>("{}").build().unwrap();
-            let mut asked = Asked::at("/").with("Accept-Encoding", accepted);
+            let mut asked = Asked::at("/").with("Accept-Encoding", "gzip").with("If-None-Match", held);
             (asked.status, asked.response) = (304, response.into());
             assert!(asked.answer(&*filter).transforms.is_empty());
             asked.response_lines()
         };
-        assert_eq!(answered("gzip", "ETag: \"a\"\r\n"), "Vary: Accept-Encoding\r\nETag: W/\"a\"\r\n");
-        assert_eq!(answered("identity", "ETag: \"a\"\r\n"), "ETag: \"a\"\r\nVary: Accept-Encoding\r\n");
+        let (strong, weak) =
+            ("ETag: \"a\"\r\nVary: Accept-Encoding\r\n", "Vary: Accept-Encoding\r\nETag: W/\"a\"\r\n");
+        for (held, told) in [
+            ("W/\"a\"", weak),
+            ("\"b\", W/\"a\"", weak),
+            ("\"a\"", strong),
+            ("W/\"aa\", \"a\"", strong),
+            ("*", strong),
+        ] {
+            assert_eq!(answered(held, "ETag: \"a\"\r\n"), told, "{held}");
+        }
         for response in ["Content-Type: image/png\r\n", "Cache-Control: no-transform\r\n"] {
-            assert_eq!(answered("gzip", response), response);
+            assert_eq!(answered("W/\"a\"", response), response);
         }
     }
 
