@@ -9,6 +9,9 @@ use super::{Origin, config, reply, watchdog};
 
 const RULE: &str = "{ per_client: { ttl: 60s, methods: [ GET, POST ], max_body: 1KiB } }";
 
+/// What a proxy before this one says.
+const FOR: &str = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";
+
 /// An endpoint that says how often it was asked, and what.
 fn telling() -> Origin {
     Origin::start(|request, _| {
@@ -116,18 +119,37 @@ fn what_is_too_long_or_has_no_length_passes_by() {
 fn a_post_that_passes_by_removes_nothing() {
     let _watchdog = watchdog("a_post_that_passes_by_removes_nothing");
     let origin = telling();
-    let proxy = behind(&origin, RULE, false);
+    // Behind another proxy, as it mostly is.
+    let proxy = behind(&origin, RULE, true);
     let long = "c".repeat(1025);
-    post(&proxy, "/search", "", "a");
+    post(&proxy, "/search", FOR, "a");
     for (fields, body) in [("", long.as_str()), ("If-Match: \"a\"\r\n", "a")] {
-        assert!(post(&proxy, "/search", fields, body).value("cache-status").unwrap().contains("fwd=bypass"));
-        let told = post(&proxy, "/search", "", "a");
+        let passed = post(&proxy, "/search", &format!("{FOR}{fields}"), body);
+        assert!(passed.value("cache-status").unwrap().contains("fwd=bypass"));
+        let told = post(&proxy, "/search", FOR, "a");
         assert!(told.value("cache-status").unwrap().contains("hit"), "{fields:?}");
     }
-    // What it makes of a POST may change something.
-    post(&proxy, "/search", "X-HTTP-Method-Override: DELETE\r\n", "a");
-    assert!(!post(&proxy, "/search", "", "a").value("cache-status").unwrap().contains("hit"));
-    assert_eq!(origin.asked("/search"), 5);
+    assert_eq!(origin.asked("/search"), 3);
+}
+
+#[test]
+fn a_post_that_is_another_method_reaches_the_service_and_removes() {
+    let _watchdog = watchdog("a_post_that_is_another_method_reaches_the_service_and_removes");
+    for trusts in [false, true] {
+        let origin = telling();
+        let proxy = behind(&origin, RULE, trusts);
+        let is_hit = || post(&proxy, "/search", FOR, "a").value("cache-status").unwrap().contains("hit");
+        assert_eq!((is_hit(), is_hit()), (false, true), "{trusts}");
+        for length in [1, 1025] {
+            let fields = format!("{FOR}X-HTTP-Method-Override: DELETE\r\n");
+            for _ in 0..2 {
+                let told = post(&proxy, "/search", &fields, &"a".repeat(length));
+                assert!(told.value("cache-status").unwrap().contains("fwd=bypass"), "{trusts} {length}");
+            }
+            assert_eq!((is_hit(), is_hit()), (false, true), "{trusts} {length}");
+        }
+        assert_eq!(origin.asked("/search"), 7, "{trusts}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use crate::exchange::buffer_body::receive_for_key;
 use crate::exchange::cache::asked::fields;
 use crate::exchange::cache::rule::Ruled;
-use crate::exchange::cache::unkeyed::has_unkeyed;
+use crate::exchange::cache::unkeyed::{has_other_method, has_unkeyed};
 use crate::exchange::grpc;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
@@ -41,8 +41,9 @@ fn length(x: &Exchange, rule: &CacheRule) -> Option<u64> {
     if x.upgrade != Upgrade::None || is_changed || grpc::kind(x) != Kind::No {
         return None;
     }
-    // `X-HTTP-Method-Override` and its kin make something else of a POST; nothing that is fetched has them.
-    if has_unkeyed(x, rule) {
+    // Nothing that is fetched has fields that a stranger chooses by. Behind trusted proxies they are in the key; but what
+    // makes another method of a POST is to reach the service each time.
+    if has_unkeyed(x, rule) || has_other_method(x) {
         return None;
     }
     let length = match x.framing {

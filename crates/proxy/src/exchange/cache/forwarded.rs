@@ -1,7 +1,7 @@
 //! A request that goes to the service although its route has a cache: what its response changes there.
 
 use crate::exchange::cache::asked::{fields, request, url};
-use crate::exchange::cache::unkeyed::is_unkeyed;
+use crate::exchange::cache::unkeyed::has_other_method;
 use crate::state::exchange::Exchange;
 use crate::state::forwarded::Forwarded;
 use crate::state::worker::Worker;
@@ -66,9 +66,7 @@ fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl
 /// Whether the configuration says that a POST changes nothing (`per_client: { methods: [ POST ] }`). One that passes by
 /// changes nothing either, but where a field makes another method of it.
 fn is_read(x: &Exchange, forwarded: &Forwarded) -> bool {
-    let is_answered = x.request.method == Method::Post && forwarded.rule.policy.answers_post();
-    let mut sent = FieldView::new(&x.request.fields, &x.received, &[]).iter();
-    is_answered && !sent.any(|(name, _)| is_unkeyed(name, &[]))
+    x.request.method == Method::Post && forwarded.rule.policy.answers_post() && !has_other_method(x)
 }
 
 /// A stored response goes from the disk.

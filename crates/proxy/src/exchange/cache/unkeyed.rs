@@ -10,34 +10,45 @@ use thalweg_http::{FieldId, octet};
 
 /// Fields by which some services choose what they answer, in lower case; those that end in `-` stand for all that begin
 /// so. Of strangers nothing that begins with `X-Forwarded-` is sent on in any case.
-const UNKEYED: [&str; 10] = [
+const UNKEYED: [&str; 7] = [
     "x-original-",
     "x-rewrite-",
-    "x-http-method",
-    "x-http-method-",
     "x-http-host-",
-    "x-method-override",
     "x-host",
     "x-url-scheme",
     "x-forwarded-",
     "front-end-https",
 ];
+/// Those among them by which a POST is another method to some services.
+const METHODS: [&str; 3] = ["x-http-method", "x-http-method-", "x-method-override"];
 
 /// Whether services may choose what they answer by a field, and its value is not part of the key, which has the fields
 /// of these names.
 pub(super) fn is_unkeyed(name: &[u8], keyed: &[Box<str>]) -> bool {
-    let is = |known: &str| match known.ends_with('-') {
+    let is_first = matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F'));
+    is_first
+        && UNKEYED.into_iter().chain(METHODS).any(|known| is(name, known))
+        && !keyed.iter().any(|known| is(name, known))
+}
+
+/// Whether this is the name of a field, or begins as the list says.
+fn is(name: &[u8], known: &str) -> bool {
+    match known.ends_with('-') {
         true => name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes())),
         false => name.eq_ignore_ascii_case(known.as_bytes()),
-    };
-    let is_first = matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F'));
-    is_first && UNKEYED.into_iter().any(is) && !keyed.iter().any(|known| is(known))
+    }
 }
 
 /// Whether a client has sent such a field.
 pub(super) fn has_unkeyed(x: &Exchange, rule: &CacheRule) -> bool {
     let mut sent = FieldView::new(&x.request.fields, &x.received, &[]).iter();
     !x.trusted_peer && sent.any(|(name, _)| is_unkeyed(name, &rule.key.fields))
+}
+
+/// Whether the request has a field that makes another method of it, whoever has sent that.
+pub(super) fn has_other_method(x: &Exchange) -> bool {
+    let mut sent = FieldView::new(&x.request.fields, &x.received, &[]).iter();
+    sent.any(|(name, _)| METHODS.into_iter().any(|known| is(name, known)))
 }
 
 /// What trusted proxies say of a request to the service, where that is not what its key has anyway, as names and
