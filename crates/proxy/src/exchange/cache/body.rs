@@ -41,8 +41,8 @@ fn length(x: &Exchange, rule: &CacheRule) -> Option<u64> {
     if x.upgrade != Upgrade::None || is_changed || grpc::kind(x) != Kind::No {
         return None;
     }
-    // Nothing that is fetched has fields that a stranger chooses by. Behind trusted proxies they are in the key; but what
-    // makes another method of a POST is to reach the service each time.
+    // Nothing that is fetched has fields that a stranger chooses by. Behind trusted proxies they are in the key; but
+    // what makes another method of a POST is to reach the service each time.
     if has_unkeyed(x, rule) || has_other_method(x) {
         return None;
     }
