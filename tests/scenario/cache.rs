@@ -171,7 +171,7 @@ impl Halves {
 fn head_of(len: usize, chunked: bool) -> String {
     let framing =
         if chunked { "Transfer-Encoding: chunked".to_owned() } else { format!("Content-Length: {len}") };
-    format!("HTTP/1.1 200 OK\r\n{MINUTE}{framing}\r\n\r\n")
+    format!("HTTP/1.1 200 OK\r\n{MINUTE}Cache-Tag: t\r\n{framing}\r\n\r\n")
 }
 
 fn framed(bytes: &[u8], chunked: bool) -> Vec<u8> {

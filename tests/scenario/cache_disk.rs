@@ -1,6 +1,8 @@
 //! `cache.disk`: what is stored outlasts a restart however that comes, what is purged stays away, and whatever has
 //! become of the disk, no client gets a byte that its URL never had.
 
+mod large;
+
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -302,8 +304,8 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Asks for some hundred paths of different sizes again and again, from several threads, until it is told to stop.
-fn crowd(proxy: &Proxy, stop: &AtomicBool) {
+/// Asks for so many paths again and again, from several threads, until it is told to stop.
+fn crowd(proxy: &Proxy, stop: &AtomicBool, (path_of, many): (fn(usize) -> String, usize)) {
     thread::scope(|scope| {
         for thread in 0..4 {
             let web = proxy.web();
@@ -312,7 +314,7 @@ fn crowd(proxy: &Proxy, stop: &AtomicBool) {
                     if stop.load(Ordering::SeqCst) {
                         return;
                     }
-                    let path = path_of((thread * 1000 + number * 7) % 400);
+                    let path = path_of((thread * 1000 + number * 7) % many);
                     // The process ends under some.
                     if let Ok(answer) = try_to_ask(web, &path, "") {
                         assert!(answer.body == body_of(&path), "{path}: other bytes");
@@ -323,39 +325,52 @@ fn crowd(proxy: &Proxy, stop: &AtomicBool) {
     });
 }
 
+/// Some hundred paths of different sizes.
 fn path_of(number: usize) -> String {
     let length = [100, 3000, 70_000, 300_000][number % 4] + number;
     format!("/{}/{number}-{length}", number % 5)
 }
 
-#[test]
-fn a_killed_process_leaves_no_wrong_byte_behind() {
-    let _watchdog = watchdog("a_killed_process_leaves_no_wrong_byte_behind");
-    let (origin, directory) = (Origin::start(), Directory::new());
-    let disk = directory.path().join("cache");
-    // Smaller than what is asked for, so that segments go meanwhile.
-    let text = config(&origin, &disk, "16MiB", "8MiB");
+/// Kills a proxy under a crowd several times; then the next one has the right bytes for each path.
+fn kill_under_a_crowd(
+    text: &str,
+    size: u64,
+    paths: (fn(usize) -> String, usize),
+    (at_first, more): (u64, u64),
+) {
     let mut from_disk = 0;
     for round in 0..4 {
-        let proxy = Proxy::start(&text);
+        let proxy = Proxy::start(text);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
-            scope.spawn(|| crowd(&proxy, &stop));
+            scope.spawn(|| crowd(&proxy, &stop, paths));
             let _stops = Stops(&stop);
             // More of them each time, so that it ends at different moments of the files' lives.
-            wait_disk(&proxy, "some written", |disk| disk["written"].as_u64() >= Some(20 + 10 * round));
+            wait_disk(&proxy, "some written", |disk| {
+                disk["written"].as_u64() >= Some(at_first + more * round)
+            });
             from_disk += cache(&proxy)["disk"]["hits"].as_u64().unwrap();
             proxy.process().signal(Signal::KILL);
             proxy.process().wait_exit(STEP);
         });
     }
     assert!(from_disk > 0, "the disk was never read");
-    let proxy = Proxy::start(&text);
+    let proxy = Proxy::start(text);
     wait_disk(&proxy, "ready", |disk| disk["condition"] == "ready");
-    (0..400).for_each(|number| drop(whole(&proxy, &path_of(number))));
+    let (path_of, many) = paths;
+    (0..many).for_each(|number| drop(whole(&proxy, &path_of(number))));
     let counts = cache(&proxy);
-    assert!(counts["disk"]["bytes"].as_u64() <= Some(16 << 20), "{counts}");
+    assert!(counts["disk"]["bytes"].as_u64() <= Some(size), "{counts}");
     assert!(proxy.stop().status.success());
+}
+
+#[test]
+fn a_killed_process_leaves_no_wrong_byte_behind() {
+    let _watchdog = watchdog("a_killed_process_leaves_no_wrong_byte_behind");
+    let (origin, directory) = (Origin::start(), Directory::new());
+    // Smaller than what is asked for, so that segments go meanwhile.
+    let text = config(&origin, &directory.path().join("cache"), "16MiB", "8MiB");
+    kill_under_a_crowd(&text, 16 << 20, (path_of, 400), (20, 10));
 }
 
 #[test]
@@ -416,7 +431,7 @@ fn a_directory_that_cannot_be_used_costs_no_request() {
 }
 
 /// Starts a proxy that alone sees what this script mounts on `disk`; `None`: this machine does not allow it.
-fn start_mounted(origin: &Origin, disk: &Path, script: &str, size: &str) -> Option<Proxy> {
+fn start_mounted(origin: &Origin, disk: &Path, script: &str, (size, memory): (&str, &str)) -> Option<Proxy> {
     fs::create_dir_all(disk).unwrap();
     let unshare = find_or_skip("unshare")?;
     let script = script.replace("DISK", &disk.to_string_lossy());
@@ -426,7 +441,7 @@ fn start_mounted(origin: &Origin, disk: &Path, script: &str, size: &str) -> Opti
         return None;
     }
     let script = format!("{script} && exec \"$0\" \"$@\"");
-    Some(Proxy::start_under(&unshare, &["-m", "sh", "-c", &script], &config(origin, disk, size, "64MiB")))
+    Some(Proxy::start_under(&unshare, &["-m", "sh", "-c", &script], &config(origin, disk, size, memory)))
 }
 
 #[test]
@@ -439,7 +454,7 @@ fn a_read_only_disk_costs_no_request() {
     wait_written(&proxy, 1);
     assert!(proxy.stop().status.success());
     let script = "mount --bind DISK DISK && mount -o remount,ro,bind DISK";
-    let Some(proxy) = start_mounted(&origin, &disk, script, "64MiB") else { return };
+    let Some(proxy) = start_mounted(&origin, &disk, script, ("64MiB", "64MiB")) else { return };
     wait_disk(&proxy, "unusable", |disk| disk["condition"] == "unusable");
     assert!(status_of(&whole(&proxy, "/small")).contains("fwd=uri-miss; stored"));
     assert!(status_of(&whole(&proxy, "/small")).contains("; hit"));
@@ -454,7 +469,7 @@ fn a_full_disk_costs_no_request() {
     let disk = directory.path().join("cache");
     // The file system has less than the store may use.
     let script = "mount -t tmpfs -o size=6m,mode=700 none DISK";
-    let Some(proxy) = start_mounted(&origin, &disk, script, "64MiB") else { return };
+    let Some(proxy) = start_mounted(&origin, &disk, script, ("64MiB", "64MiB")) else { return };
     wait_disk(&proxy, "ready", |disk| disk["condition"] == "ready");
     let path = |number: usize| format!("/{number}-100000");
     (0..90).for_each(|number| drop(whole(&proxy, &path(number))));

@@ -299,7 +299,7 @@ impl Shared {
         has_room
     }
 
-    fn all_growths(&self) -> Vec<Arc<Growth>> {
+    pub(crate) fn all_growths(&self) -> Vec<Arc<Growth>> {
         let mut growths = lock(&self.growths);
         growths.retain(is_going_on);
         self.growing.store(growths.len(), Ordering::Release);
@@ -327,4 +327,19 @@ impl Shared {
 
 fn is_going_on(growth: &Weak<Growth>) -> bool {
     growth.upgrade().is_some_and(|growth| !growth.is_over())
+}
+
+#[cfg(test)]
+impl Growth {
+    /// From now on the writing thread does not see it, as if it hung in a write.
+    pub(crate) fn hang(&self) {
+        lock(&self.state).is_queued = true;
+    }
+
+    /// What waits to be written, if there is something, has waited for so long.
+    pub(crate) fn has_waited(&self, long: std::time::Duration) {
+        if let Some(since) = &mut lock(&self.state).waits_since {
+            *since = since.checked_sub(long).expect("the machine runs for longer than that");
+        }
+    }
 }

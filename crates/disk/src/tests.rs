@@ -14,6 +14,7 @@ use thalweg_store::{CHUNK, How, Object, PathIs, Select};
 mod crash;
 mod damage;
 mod growth;
+mod large;
 mod model;
 mod room;
 

@@ -7,19 +7,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Where a child has its store.
-const PLACE: &str = "THALWEG_DISK_TEST";
-const ROUND: &str = "THALWEG_DISK_ROUND";
+pub(super) const PLACE: &str = "THALWEG_DISK_TEST";
+pub(super) const ROUND: &str = "THALWEG_DISK_ROUND";
 /// Paths that the child writes to.
 const PATHS: u64 = 200;
 /// More than the steps of one round.
 const STEPS: u64 = 1_000_000;
 
-fn child(program: &mut Command, test: &str, place: &Path) -> std::process::Child {
-    let args = [&format!("tests::crash::{test}"), "--exact", "--ignored", "--nocapture"];
+pub(super) fn child(program: &mut Command, test: &str, place: &Path) -> std::process::Child {
+    let args = [&format!("tests::{test}"), "--exact", "--ignored", "--nocapture"];
     program.args(args).env(PLACE, place).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-fn settings(place: &str) -> Settings {
+pub(super) fn settings(place: &str) -> Settings {
     Settings { readers: 1, ..Settings::of(Path::new(place).join("cache"), LEAST_BYTES) }
 }
 
@@ -71,7 +71,7 @@ fn a_process_that_is_killed_leaves_no_wrong_byte_and_nothing_that_was_purged() {
     for round in 0..8 {
         let mut program = Command::new(std::env::current_exe().unwrap());
         let mut child =
-            child(program.env(ROUND, round.to_string()), "writes_until_it_is_killed", folder.path());
+            child(program.env(ROUND, round.to_string()), "crash::writes_until_it_is_killed", folder.path());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut note = |line: String| {
             let Some((number, version)) = line.strip_prefix("purged ").and_then(|rest| rest.split_once(' '))
@@ -109,7 +109,7 @@ fn a_process_that_is_killed_leaves_no_wrong_byte_and_nothing_that_was_purged() {
 }
 
 /// Runs a test in a process that has a file system of its own, of six megabytes; false: that is not allowed here.
-fn in_a_small_file_system(test: &str) -> bool {
+pub(super) fn in_a_small_file_system(test: &str) -> bool {
     let is_allowed = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
     if !is_allowed.is_ok_and(|status| status.success()) {
         return false;
@@ -162,7 +162,7 @@ fn fills_its_disk() {
 
 #[test]
 fn a_full_disk_ends_writing_and_nothing_else() {
-    if !in_a_small_file_system("fills_its_disk") {
+    if !in_a_small_file_system("crash::fills_its_disk") {
         println!("not seen: mounting is not allowed here");
     }
 }
@@ -189,7 +189,7 @@ fn has_a_read_only_disk() {
 
 #[test]
 fn with_a_read_only_disk_nothing_is_stored_on_it() {
-    if !in_a_small_file_system("has_a_read_only_disk") {
+    if !in_a_small_file_system("crash::has_a_read_only_disk") {
         println!("not seen: mounting is not allowed here");
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn grow(disk: &Disk, store: &Store, path: &str, body: &[u8]) {
     assert!(lead.finish().unwrap().is_none());
 }
 
-fn rest(reader: &mut Reader) -> Result<Vec<u8>, Broken> {
+pub(super) fn rest(reader: &mut Reader) -> Result<Vec<u8>, Broken> {
     let mut body = Vec::new();
     while let Some(piece) = wait(|context| reader.poll_piece(context))? {
         body.extend_from_slice(&piece);
@@ -48,7 +48,7 @@ fn rest(reader: &mut Reader) -> Result<Vec<u8>, Broken> {
     Ok(body)
 }
 
-fn files(folder: &Folder, end: &str) -> usize {
+pub(super) fn files(folder: &Folder, end: &str) -> usize {
     let all = std::fs::read_dir(folder.path().join("cache")).unwrap();
     all.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|found| found == end)).count()
 }
