@@ -17,6 +17,7 @@ pub mod connection;
 pub mod directory;
 pub mod endpoint;
 pub mod event_stream;
+pub mod expected;
 pub mod front;
 pub mod go_tool;
 pub mod h2_attacks;
