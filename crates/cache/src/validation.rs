@@ -140,7 +140,7 @@ pub fn write_completion(head: &StoredHead, gap: &Range<u64>, out: &mut Vec<u8>) 
 }
 
 /// The head of stored parts to which a 206 is added, and where it belongs; `None` where it is not of the same
-/// representation, by a strong validator and its length (RFC 9111 §3.4), or may not be stored.
+/// representation, by a strong validator, its length and its coding (RFC 9111 §3.4), or may not be stored.
 pub fn joined<'a>(
     policy: &Policy,
     request: &Request<'_>,
@@ -155,7 +155,11 @@ pub fn joined<'a>(
         (None, None) => head.has_strong_date() && response.last_modified == head.last_modified,
         _ => false,
     };
-    if !is_whole || !is_same || head.part?.total != part.total {
+    // With `If-Range` the client knows the coding, and the part need not say it (RFC 9110 §15.3.7).
+    let coding = values(fields.clone(), "content-encoding").next();
+    let is_coded_alike =
+        coding == head.get("content-encoding") || coding.is_none() && request.if_range.is_some();
+    if !is_whole || !is_same || !is_coded_alike || head.part?.total != part.total {
         return None;
     }
     match updated(policy, request, head, response, fields) {

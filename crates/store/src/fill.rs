@@ -272,6 +272,22 @@ impl State {
         !is_full
     }
 
+    /// The window has been full for a while: where some reader waits for more, those who keep it full are let go of.
+    pub(crate) fn let_go(&mut self, wakers: &mut Vec<Waker>) {
+        let waits = self.readers.iter().flatten().any(|at| at.position >= self.written);
+        if !self.is_window || !waits || self.kept() <= WINDOW as u64 {
+            return;
+        }
+        let (from, end) = (self.written.saturating_sub(WINDOW as u64 / 2), self.written);
+        for at in self.readers.iter_mut().flatten().filter(|at| at.position < from) {
+            // What it reads next is not there.
+            at.position = end;
+            wakers.extend(at.waker.take());
+        }
+        self.trim();
+        wakers.extend(self.leader.take());
+    }
+
     /// Takes out the wakers of all readers.
     pub(crate) fn take_wakers(&mut self, wakers: &mut Vec<Waker>) {
         let readers = self.readers.iter_mut().flatten();

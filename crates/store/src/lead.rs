@@ -162,6 +162,12 @@ impl Lead {
         }
     }
 
+    /// There has been no room for some time: readers who wait for more are not held up any longer by others, whose
+    /// responses break off. Where nobody else waits, nothing happens.
+    pub fn let_go(&self) {
+        self.fill.change(|state, wakers| state.let_go(wakers));
+    }
+
     /// The response is complete: it is stored, at once and as a whole, and given out. `None`: it was complete, but is
     /// not stored here, since it was purged meanwhile or is too large, or goes to a second tier. A part of a
     /// representation is joined with the parts of the same one that are stored; what is given out are all together.

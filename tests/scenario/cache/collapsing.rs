@@ -186,6 +186,32 @@ fn a_client_that_reads_nothing_slows_nobody_down() {
     assert_eq!(reads(&mut leader, &object), Ok(()));
 }
 
+/// The body says no length and is larger than what is stored of one: only a window of it is kept.
+#[test]
+fn a_client_that_reads_nothing_of_what_is_not_stored_holds_up_others_for_a_short_time_only() {
+    let _watchdog =
+        watchdog("a_client_that_reads_nothing_of_what_is_not_stored_holds_up_others_for_a_short_time_only");
+    let object = body(24_000_000, 7);
+    let endpoint = Halves::start(vec![object.clone()], true);
+    let idle = " ], timeouts: { idle: 8s } } }\nroutes";
+    let text = super::config(&endpoint.url(), "{ cache: {} }").replace("memory: 256MiB", "memory: 128MiB");
+    let proxy = Proxy::start(&text.replace(" ] } }\nroutes", idle));
+    let mut leader = asking(&proxy, "/object");
+    let half = endpoint.next();
+    let followers: Vec<_> = (0..3)
+        .map(|_| {
+            let (mut follower, object) = (asking(&proxy, "/object"), object.clone());
+            thread::spawn(move || reads(&mut follower, &object))
+        })
+        .collect();
+    half.send(Half::Rest).unwrap();
+    for follower in followers {
+        assert_eq!(follower.join().unwrap(), Ok(()));
+    }
+    assert_eq!(endpoint.asked(), 1);
+    assert!(reads(&mut leader, &object).is_err(), "it does not look whole");
+}
+
 #[test]
 fn one_that_waits_too_long_goes_alone() {
     let _watchdog = watchdog("one_that_waits_too_long_goes_alone");

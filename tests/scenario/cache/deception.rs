@@ -46,6 +46,9 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("X-Host", "evil.test"),
     ("X-Forwarded-Scheme", "evil"),
     ("X-HTTP-Method-Override", "evil"),
+    ("X_HTTP_Method_Override", "evil"),
+    ("X-Middleware-Prefetch", "evil"),
+    ("X-Scheme", "evil"),
 ];
 
 /// The answer, whatever it is; nothing when the proxy refuses the target.
@@ -121,7 +124,7 @@ fn echoing() -> Origin {
             .fields
             .iter()
             .filter(|(name, _)| {
-                name.to_ascii_lowercase().starts_with("x-") || name.eq_ignore_ascii_case("forwarded")
+                name.to_ascii_lowercase().starts_with('x') || name.eq_ignore_ascii_case("forwarded")
             })
             .map(|(name, value)| format!("{name}: {value}\n"))
             .collect();
@@ -176,6 +179,21 @@ fn fields_of_the_key_do_not_reach_the_page_of_another() {
         assert!(!other.contains("evil"), "{name}: {other}");
         assert_eq!(ask(&proxy, &path, &format!("{name}: {value}\r\n")).text(), own, "its own is stored");
         assert_eq!(origin.asked(&path), 2, "{name}");
+    }
+}
+
+/// Gateways write both names as `HTTP_X_DEVICE`.
+#[test]
+fn a_field_that_looks_like_one_of_the_key_does_not_reach_the_page_of_another() {
+    let _watchdog = watchdog("a_field_that_looks_like_one_of_the_key_does_not_reach_the_page_of_another");
+    let origin = echoing();
+    let proxy = caching(&origin.url(), "{ key: { headers: [ X-Device ] } }", "");
+    for (number, name) in ["X_Device", "x.device", "X_DEVICE"].into_iter().enumerate() {
+        let path = format!("/page{number}");
+        ask(&proxy, &path, &format!("{name}: evil\r\n"));
+        let page = ask(&proxy, &path, "").text();
+        assert!(!page.contains("evil"), "{name}: {page}");
+        assert_eq!(origin.asked(&path), 1, "{name}: it is stored");
     }
 }
 

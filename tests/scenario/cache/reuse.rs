@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use thalweg_tests::{Endpoint, STEP};
 
-use super::{Origin, ask, caching, good, reply, send, watchdog};
+use super::{MINUTE, Origin, ask, caching, good, reply, send, watchdog};
 
 const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyz";
 const VALIDATORS: &str =
@@ -231,4 +231,21 @@ fn an_unsafe_method_takes_nothing_away_from_another_host() {
     let stored = thalweg_tests::message::fetch(proxy.web(), victim).unwrap().text();
     send(&proxy, "POST", "/attack", "Content-Length: 0\r\n");
     assert_eq!(thalweg_tests::message::fetch(proxy.web(), victim).unwrap().text(), stored);
+}
+
+/// What is stored has no validator: only its length says that the page is another one now (RFC 9111 §4.3.5).
+#[test]
+fn a_head_with_another_length_takes_away_what_is_stored() {
+    let _watchdog = watchdog("a_head_with_another_length_takes_away_what_is_stored");
+    let origin = Origin::start(|request, before| {
+        if request.start.starts_with("HEAD ") {
+            return Some(format!("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n{MINUTE}\r\n").into());
+        }
+        Some(reply("200 OK", STALE, if before == 0 { "page" } else { "new page" }))
+    });
+    let proxy = caching(&origin.url(), "{}", "");
+    assert_eq!(ask(&proxy, "/", "").text(), "page");
+    // It does not want a stale one: the service is asked.
+    assert_eq!(send(&proxy, "HEAD", "/", "Cache-Control: max-age=10\r\n").status(), 200);
+    assert_eq!(ask(&proxy, "/", "").text(), "new page");
 }

@@ -228,6 +228,124 @@ fn a_request_that_is_refused_takes_nobody_along() {
     assert_eq!((other.status(), other.text().as_str()), (200, "page"));
 }
 
+/// Clients that wait for what another one fetches.
+const WAITING: usize = 20;
+
+/// Answers requests for `/page`, of which the first waits until it may go on.
+fn held(
+    answer: impl Fn(&Message, usize) -> Option<Vec<u8>> + Send + Sync + 'static,
+) -> (Origin, mpsc::Sender<()>) {
+    let (go, may_go) = mpsc::channel::<()>();
+    let may_go = Mutex::new(may_go);
+    let origin = Origin::start(move |request, before| {
+        if before == 0 {
+            let _ = may_go.lock().unwrap().recv_timeout(STEP);
+        }
+        answer(request, before)
+    });
+    (origin, go)
+}
+
+/// The answers to a request with these fields and to those of clients who wait for what it fetches, once it may go on.
+fn crowd(proxy: &Proxy, origin: &Origin, fields: &str, go: &mpsc::Sender<()>) -> (Message, Vec<Message>) {
+    let first = asks(proxy, "/page", fields);
+    wait_until(|| origin.asked("/page") == 1);
+    let others: Vec<_> = (0..WAITING).map(|_| asks(proxy, "/page", "")).collect();
+    // The exchange of the first one is two, and this question is one.
+    wait_metric(proxy, "thalweg_requests_active", |active| active >= WAITING as u64 + 2);
+    go.send(()).unwrap();
+    (first.join().unwrap(), others.into_iter().map(|other| other.join().unwrap()).collect())
+}
+
+/// A service that answers nothing, or nothing that is a response, where a request has a field that it does not like.
+#[test]
+fn a_request_that_the_service_breaks_off_takes_nobody_along() {
+    let _watchdog = watchdog("a_request_that_the_service_breaks_off_takes_nobody_along");
+    let long = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-Long: a\r\n".repeat(20_000));
+    for text in [None, Some("garbage\r\n\r\n"), Some(&*long)] {
+        let bytes = text.map(|text| text.as_bytes().to_vec());
+        let (origin, go) = held(move |request, _| match request.value("x-bad") {
+            Some(_) => bytes.clone(),
+            None => Some(good("", "page")),
+        });
+        let proxy = caching(&origin.url(), "{ wait: 1m }", "");
+        let (first, others) = crowd(&proxy, &origin, "X-Bad: 1\r\n", &go);
+        let start: String = text.unwrap_or("nothing").chars().take(20).collect();
+        assert_eq!(first.status(), 502, "{start}");
+        for other in others {
+            assert_eq!((other.status(), other.text().as_str()), (200, "page"), "{start}");
+        }
+        let requests = origin.requests();
+        let of_others = requests.iter().filter(|request| request.value("x-bad").is_none()).count();
+        assert_eq!(of_others, 1, "{start}: one of them fetches it for all");
+    }
+}
+
+/// The same with a service that does not like a field and says so.
+#[test]
+fn a_request_that_the_service_refuses_takes_nobody_along() {
+    let _watchdog = watchdog("a_request_that_the_service_refuses_takes_nobody_along");
+    for status in [400, 403, 431, 503] {
+        let (origin, go) = held(move |request, _| {
+            let is_bad = request.value("x-bad").is_some();
+            Some(if is_bad { reply(&format!("{status} No"), "", "no") } else { good("", "page") })
+        });
+        let proxy = caching(&origin.url(), "{ wait: 1m }", "");
+        let (first, others) = crowd(&proxy, &origin, "X-Bad: 1\r\n", &go);
+        assert_eq!((first.status(), first.text().as_str()), (status, "no"));
+        for other in others {
+            assert_eq!((other.status(), other.text().as_str()), (200, "page"), "{status}");
+        }
+        assert_eq!(origin.asked("/page"), 2, "{status}: one of them fetches it for all");
+    }
+}
+
+#[test]
+fn what_the_service_refuses_everybody_is_asked_for_once_by_each() {
+    let _watchdog = watchdog("what_the_service_refuses_everybody_is_asked_for_once_by_each");
+    let (origin, go) = held(|_, before| Some(reply("403 No", "", &format!("no {before}"))));
+    let proxy = caching(&origin.url(), "{ wait: 1m }", "");
+    let (first, others) = crowd(&proxy, &origin, "", &go);
+    let mut said: Vec<_> = others.iter().chain([&first]).map(Message::text).collect();
+    said.sort();
+    said.dedup();
+    assert_eq!(said.len(), WAITING + 1, "nobody gets the refusal of another: {said:?}");
+    assert_eq!(origin.asked("/page"), WAITING + 1);
+}
+
+#[test]
+fn where_a_second_request_is_broken_off_too_each_goes_alone() {
+    let _watchdog = watchdog("where_a_second_request_is_broken_off_too_each_goes_alone");
+    let (origin, go) = held(|_, before| (before > 1).then(|| good("", "page")));
+    let text = config(&origin.url(), "{ cache: { wait: 1m } }");
+    let once = " ], retry: { attempts: 1 } } }\nroutes";
+    let proxy = Proxy::start(&text.replace(" ] } }\nroutes", once));
+    let (first, others) = crowd(&proxy, &origin, "", &go);
+    assert_eq!(first.status(), 502);
+    let told = others.iter().filter(|other| other.status() == 502).count();
+    let served = others.iter().filter(|other| other.status() == 200 && other.text() == "page").count();
+    assert_eq!((told, served), (1, WAITING - 1), "only the second one that has fetched is told");
+    assert!(origin.asked("/page") <= WAITING + 1, "nobody asks twice");
+}
+
+#[test]
+fn who_waits_for_a_service_that_cannot_be_reached_does_not_ask_again() {
+    let _watchdog = watchdog("who_waits_for_a_service_that_cannot_be_reached_does_not_ask_again");
+    let (origin, go) = held(|_, _| Some(good("", "page")));
+    let text = config(&origin.url(), "{ cache: { wait: 1m } }");
+    let limits = " ], timeouts: { first_byte: 3s }, retry: { attempts: 1 } } }\nroutes";
+    let proxy = Proxy::start(&text.replace(" ] } }\nroutes", limits));
+    let first = asks(&proxy, "/page", "");
+    wait_until(|| origin.asked("/page") == 1);
+    let others: Vec<_> = (0..WAITING).map(|_| asks(&proxy, "/page", "")).collect();
+    wait_metric(&proxy, "thalweg_requests_active", |active| active >= WAITING as u64 + 2);
+    for client in others.into_iter().chain([first]) {
+        assert_eq!(client.join().unwrap().status(), 504);
+    }
+    assert_eq!(origin.asked("/page"), 1);
+    drop(go);
+}
+
 /// Which of its services a request goes to is no matter of the URL that it changes.
 #[test]
 fn an_unsafe_method_takes_away_what_any_service_of_the_route_has_answered() {

@@ -236,6 +236,8 @@ fn parts_of_one_representation_are_joined() {
         ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/*", 5),
         ("etag: \"a\"", "etag: \"a\"", 5),
         ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10\ncache-control: private", 5),
+        ("etag: \"a\"\ncontent-encoding: gzip", "etag: \"a\"\ncontent-range: bytes 5-9/10", 5),
+        ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10\ncontent-encoding: gzip", 5),
     ] {
         assert_eq!(join(stored, head, length), None, "{stored} {head}");
     }

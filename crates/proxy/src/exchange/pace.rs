@@ -3,9 +3,16 @@
 use crate::buffers::chunk_queue::{Counted, Unsent};
 use crate::exchange::record::count_bytes;
 use crate::overload::min_rate::RateMonitor;
+use crate::relay::inner;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
+use std::time::Duration;
 use thalweg_core::{Fault, FaultKind};
+
+/// For so long, slow readers of what is fetched for the cache hold up others; a part of the time after which those who
+/// get nothing are given up, where that is less.
+const HELD_UP: Duration = Duration::from_secs(5);
+const HELD_UP_PART: u32 = 4;
 
 /// Tells the kernel to hold no more for the client than it should now, when that is less than it has been told.
 pub(crate) fn narrow(worker: &Worker, client: &Client, told: &mut Unsent) {
@@ -57,7 +64,10 @@ impl Pace {
             return Err(fault);
         }
         let pace = self.rate.get_or_insert_with(|| RateMonitor::new(now));
-        if x.downward.is_stalled() {
+        if is_held_up(x) {
+            // Each of those who read has a pace of its own.
+            pace.restart();
+        } else if x.downward.is_stalled() {
             if pace.is_too_slow(now, moved(client, x), least) {
                 return Err(Fault::new(FaultKind::ClientTimeout, "the client reads too slowly"));
             }
@@ -74,7 +84,8 @@ impl Pace {
         self.under_way.get_or_insert_with(|| worker.chunks.count_under_way());
         narrow(worker, client, &mut self.unsent);
         self.is_throttled = false;
-        x.set_deadline(client, now, least.window);
+        let after = if is_held_up(x) { HELD_UP.min(least.window / HELD_UP_PART) } else { least.window };
+        x.set_deadline(client, now, after);
         count_bytes(worker, x);
         Ok(())
     }
@@ -106,6 +117,13 @@ impl Pace {
             x.set_deadline(client, now, least.window);
             return Ok(());
         }
+        if is_held_up(x) {
+            if let Some(inner) = inner(&client.socket) {
+                inner.let_go();
+            }
+            x.set_deadline(client, now, HELD_UP.min(least.window / HELD_UP_PART));
+            return Ok(());
+        }
         let pace = self.rate.as_mut().filter(|_| x.downward.is_stalled() && !worker.is_shed(x));
         if pace.is_some_and(|pace| pace.goes_on(now, moved(client, x), least)) {
             x.set_deadline(client, now, least.window);
@@ -113,6 +131,12 @@ impl Pace {
         }
         Err(late(x))
     }
+}
+
+/// Whether those who read what is fetched for the cache are behind. Who leaves, or is too slow for its own exchange,
+/// holds up nobody any more.
+fn is_held_up(x: &Exchange) -> bool {
+    x.is_fill && x.downward.is_stalled()
 }
 
 /// What the client has done for the exchange: bytes that it has acknowledged, and sent.

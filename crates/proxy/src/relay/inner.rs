@@ -30,6 +30,8 @@ pub(crate) trait ResponseSink {
     fn head(&mut self, head: &[u8]);
     /// Bytes of the body; says how many were taken. Pending: `context` is called when there is room.
     fn poll_push(&mut self, bytes: &[u8], context: &Context<'_>) -> Poll<io::Result<usize>>;
+    /// It has taken nothing for some time: who holds others up is not waited for any longer.
+    fn let_go(&mut self) {}
     /// Whether nobody wants the rest.
     fn is_done(&self) -> bool;
     /// What came of it; once. After `Ok`, the response was complete.
@@ -137,6 +139,13 @@ impl Inner {
     pub(crate) fn inform(&self, lines: &[u8]) {
         if let Some(sink) = &self.sink {
             sink.borrow_mut().inform(lines);
+        }
+    }
+
+    /// Its sink has taken nothing for some time.
+    pub(crate) fn let_go(&self) {
+        if let Some(sink) = &self.sink {
+            sink.borrow_mut().let_go();
         }
     }
 

@@ -297,6 +297,35 @@ fn one_that_becomes_too_large_keeps_a_window_for_its_readers() {
 }
 
 #[test]
+fn one_that_is_behind_is_let_go_of_where_it_holds_up_others() {
+    let store = store();
+    let mut lead = lead(&store, "/large");
+    let (mut slow, mut fast) = (lead.reader().unwrap(), follow(&store, "/large"));
+    assert!(lead.give_head(Arc::new(head("")), b"", None));
+    let piece = vec![1; 64 * 1024];
+    let mut written = 0;
+    while lead.poll_room(&context()).is_ready() {
+        lead.append(&piece).unwrap();
+        written += piece.len();
+    }
+    // As long as nobody waits for more, it is as slow as it likes.
+    lead.let_go();
+    assert!(lead.poll_room(&context()).is_pending());
+    assert_eq!(drain(&mut fast).0.len(), written);
+    assert!(lead.poll_room(&context()).is_pending(), "the slow one holds it up");
+    lead.let_go();
+    assert!(lead.poll_room(&context()).is_ready());
+    for _ in 0..8 {
+        lead.append(&piece).unwrap();
+        assert_eq!(drain(&mut fast), (piece.clone(), Poll::Pending));
+        assert!(lead.poll_room(&context()).is_ready());
+    }
+    assert_eq!(drain(&mut slow), (Vec::new(), Poll::Ready(Err(Broken::Behind))));
+    assert!(matches!(lead.finish(), Ok(None)));
+    assert_eq!(drain(&mut fast), (Vec::new(), Poll::Ready(Ok(()))));
+}
+
+#[test]
 fn nobody_is_waited_for_who_has_gone() {
     let store = Store::new(Limits { largest: 1000, ..Limits::of(LEAST_BYTES) }).unwrap();
     let mut lead = lead(&store, "/a");

@@ -28,6 +28,8 @@ pub(crate) struct Asked {
     pub(crate) has_asked_disk: bool,
     /// What answers has come from there.
     pub(crate) is_from_disk: bool,
+    /// It has waited for another one's fetch, of which nothing has come.
+    pub(crate) is_again: bool,
 }
 
 impl Asked {
@@ -53,6 +55,7 @@ impl Asked {
             variant: Vec::new(),
             has_asked_disk: disk_of(worker, rule).is_none(),
             is_from_disk: false,
+            is_again: false,
         })
     }
 

@@ -52,6 +52,8 @@ pub(crate) struct Fill {
     method: Method,
     body: Vec<u8>,
     has_credentials: bool,
+    /// It is fetched anew, after another one's request.
+    is_again: bool,
     lead: Lead,
     wanted: Wanted,
     /// Where it goes when it is not for the store.
@@ -93,7 +95,8 @@ impl Fill {
         let has_credentials = asked.request(x).has_credentials;
         let body = body::received(x, &asked.rule).unwrap_or_default().to_vec();
         let method = if x.request.method == Method::Post { Method::Post } else { Method::Get };
-        Self { rule: asked.rule.clone(), lines, method, body, has_credentials, lead, wanted, own }
+        let (rule, is_again) = (asked.rule.clone(), asked.is_again);
+        Self { rule, lines, method, body, has_credentials, is_again, lead, wanted, own }
     }
 
     /// The fields that the service gets: the client's, and those that filters have added.
@@ -127,7 +130,7 @@ impl Fill {
 /// Fetches it, as the route of this exchange does.
 pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) {
     let request = InnerRequest::for_cache(worker, client, x, fill.question(x));
-    let Fill { rule, lines, method, body, has_credentials, mut lead, wanted, own } = fill;
+    let Fill { rule, lines, method, body, has_credentials, is_again, mut lead, wanted, own } = fill;
     let request = match method {
         Method::Post => request.map(|request| request.posting(body)),
         _ => request,
@@ -142,6 +145,7 @@ pub(crate) fn start(worker: &Worker, client: &Client, x: &Exchange, fill: Fill) 
         lines,
         method,
         has_credentials,
+        is_again,
         wanted,
         own,
         disk,
@@ -171,6 +175,7 @@ struct Sink {
     lines: Vec<u8>,
     method: Method,
     has_credentials: bool,
+    is_again: bool,
     wanted: Wanted,
     own: Option<OwnResponse>,
     /// When the request was sent.
@@ -292,10 +297,15 @@ impl Sink {
         }
         let length = response.content_length;
         self.give(Given::Response { status: response.status, lines: passed, length, not_stored: why });
-        // What one range brings about says nothing of the whole.
-        let is_marked = why.is_of_response() && matches!(self.wanted, Wanted::Whole(_));
-        let until = is_marked.then(|| UnixMillis(response.received.0 + MARK_MILLIS));
-        lead.not_stored(why, until);
+        if response.status >= 400 && why.is_of_response() && !self.is_again {
+            // It may be due to this one request: another one asks before all go there by themselves.
+            lead.fail(Broken::Failed);
+        } else {
+            // What one range brings about says nothing of the whole.
+            let is_marked = why.is_of_response() && matches!(self.wanted, Wanted::Whole(_));
+            let until = is_marked.then(|| UnixMillis(response.received.0 + MARK_MILLIS));
+            lead.not_stored(why, until);
+        }
         self.own.take().map_or(State::Over, State::Own)
     }
 
@@ -310,10 +320,10 @@ impl Sink {
     fn fail(&mut self, lead: Lead, fault: Fault) {
         let is_of_request = fault.side() == Side::Downstream || fault.kind == FaultKind::ProxyLoopDetected;
         if is_of_request {
-            // Each goes alone, and is told what is wrong with its own request.
+            // It is told what is wrong with its own request when it goes alone.
             return lead.fail(Broken::Failed);
         }
-        let Some(object) = self.take_validated() else { return lead.fail_all(fault) };
+        let Some(object) = self.take_validated() else { return self.tell(lead, fault) };
         let request = Self::request(&self.lines, (self.method, self.has_credentials));
         let is_upstream = matches!(fault.status, 500..=504);
         let failure = Failure::Unreachable;
@@ -323,11 +333,38 @@ impl Sink {
             Some(_) => lead.answer_with(object),
             // RFC 9111 §5.2.2.2.
             None if is_upstream && object.head().freshness.must_validate => {
-                lead.fail_all(Fault { status: 504, ..fault });
+                self.tell(lead, Fault { status: 504, ..fault });
             }
-            None => lead.fail_all(fault),
+            None => self.tell(lead, fault),
         }
     }
+
+    /// The client that has caused it is told of the fault. So are those who wait where the service cannot be reached;
+    /// what it has broken off may be due to this one request, and they ask again.
+    fn tell(&self, lead: Lead, fault: Fault) {
+        if !may_be_of_request(fault.kind) {
+            return lead.fail_all(fault);
+        }
+        if let Some(own) = &self.own {
+            own.end(Err(fault));
+        }
+        lead.fail(Broken::Failed);
+    }
+}
+
+/// Whether the service has had the request and given nothing that is a response: it may do so for what one client has
+/// written into its fields, and answer others.
+fn may_be_of_request(kind: FaultKind) -> bool {
+    matches!(
+        kind,
+        FaultKind::ConnectionTerminated
+            | FaultKind::HttpResponseIncomplete
+            | FaultKind::HttpResponseHeaderSectionSize
+            | FaultKind::HttpResponseTransferCoding
+            | FaultKind::HttpResponseContentCoding
+            | FaultKind::HttpUpgradeFailed
+            | FaultKind::HttpProtocolError
+    )
 }
 
 impl ResponseSink for Sink {
@@ -366,6 +403,12 @@ impl ResponseSink for Sink {
             }
             State::Own(own) => own.poll_push(bytes, context).map(Ok),
             State::Waiting(_) | State::Over => Poll::Ready(Ok(bytes.len())),
+        }
+    }
+
+    fn let_go(&mut self) {
+        if let State::Storing(lead) = &self.state {
+            lead.let_go();
         }
     }
 

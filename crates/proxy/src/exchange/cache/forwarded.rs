@@ -11,6 +11,7 @@ use thalweg_cache::{
 };
 use thalweg_filter::FieldView;
 use thalweg_http::Method;
+use thalweg_http::h1::framing::response_length;
 use thalweg_store::Object;
 
 /// The final response to a request that went to the service has come, with this head: what is stored may go, hold for
@@ -25,15 +26,22 @@ pub(crate) fn see_response(worker: &Worker, x: &mut Exchange, head: &[u8]) {
 fn change_store(worker: &Worker, x: &mut Exchange, head: &[u8], mut forwarded: Box<Forwarded>) {
     if !forwarded.key.bytes().is_empty() {
         let lines = FieldView::new(&x.response.fields, head, &[]).iter();
-        see(worker, x, &mut forwarded, lines);
+        let length = response_length(&x.response, head).ok().flatten();
+        see(worker, x, &mut forwarded, (lines, length));
     }
     x.filtering.get_or_insert_default().forwarded = Some(forwarded);
 }
 
-fn see<'a>(worker: &Worker, x: &Exchange, forwarded: &mut Forwarded, lines: impl FieldLines<'a>) {
+fn see<'a>(
+    worker: &Worker,
+    x: &Exchange,
+    forwarded: &mut Forwarded,
+    (lines, length): (impl FieldLines<'a>, Option<u64>),
+) {
     let (store, policy, now) = (&worker.shared.cache, &forwarded.rule.policy, worker.unix());
     let asked = UnixMillis(now.0.saturating_sub(x.age(worker.reactor.now()).as_millis() as u64));
-    let response = Response::read(policy, x.response.status, (asked, now), lines.clone());
+    let mut response = Response::read(policy, x.response.status, (asked, now), lines.clone());
+    response.content_length = length;
     if invalidates(x.request.method, response.status) && !is_read(x, forwarded) {
         invalidate(worker, x, forwarded, [response.location, response.content_location]);
         return;

@@ -152,9 +152,16 @@ impl OwnReader {
     }
 
     /// What is there for the client; `None`: nothing is.
-    pub(crate) fn take(mut self) -> Option<Taken> {
-        let given = self.of.lock().given.take()?;
-        Some(match given {
+    ///
+    /// # Errors
+    /// It has ended without a response: this is what the client is told.
+    pub(crate) fn take(mut self) -> Result<Option<Taken>, Fault> {
+        let (given, end) = {
+            let mut state = self.of.lock();
+            (state.given.take(), state.end)
+        };
+        let Some(given) = given else { return end.unwrap_or(Ok(())).map(|()| None) };
+        Ok(Some(match given {
             Given::Stored(head, object) => Taken::Stored(head, object),
             Given::Response { status, lines, length, not_stored } => {
                 self.length = length;
@@ -162,7 +169,7 @@ impl OwnReader {
                     if length == Some(0) { ReplyBody::Empty } else { ReplyBody::Source(Box::new(self)) };
                 Taken::Passed(Passed { status, lines, body, not_stored })
             }
-        })
+        }))
     }
 }
 

@@ -9,14 +9,21 @@ use thalweg_filter::{CacheRule, FieldView};
 use thalweg_http::{FieldId, octet};
 
 /// Fields by which some services choose what they answer, in lower case; those that end in `-` stand for all that begin
-/// so. Of strangers nothing that begins with `X-Forwarded-` is sent on in any case.
-const UNKEYED: [&str; 7] = [
+/// so. Of strangers nothing that begins with `X-Forwarded-` is sent on in any case. `X-Middleware-`, `X-Invoke-` and
+/// `X-Now-Route-` are how parts of Next.js and its hosts talk to each other.
+const UNKEYED: [&str; 13] = [
     "x-original-",
     "x-rewrite-",
     "x-http-host-",
     "x-host",
+    "x-scheme",
     "x-url-scheme",
+    "x-forwarded",
     "x-forwarded-",
+    "x-envoy-original-",
+    "x-invoke-",
+    "x-middleware-",
+    "x-now-route-",
     "front-end-https",
 ];
 /// Those among them by which a POST is another method to some services.
@@ -25,18 +32,24 @@ const METHODS: [&str; 3] = ["x-http-method", "x-http-method-", "x-method-overrid
 /// Whether services may choose what they answer by a field, and its value is not part of the key, which has the fields
 /// of these names.
 pub(super) fn is_unkeyed(name: &[u8], keyed: &[Box<str>]) -> bool {
+    let is_keyed = || keyed.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+    // To a gateway `X_Tenant` is what `X-Tenant` is, and the key has that one only.
+    let is_alias = || keyed.iter().any(|known| is(name, known));
     let is_first = matches!(name.first(), Some(b'x' | b'X' | b'f' | b'F'));
-    is_first
-        && UNKEYED.into_iter().chain(METHODS).any(|known| is(name, known))
-        && !keyed.iter().any(|known| is(name, known))
+    let is_chosen_by = is_first && UNKEYED.into_iter().chain(METHODS).any(|known| is(name, known));
+    (is_chosen_by || is_alias()) && !is_keyed()
 }
 
-/// Whether this is the name of a field, or begins as the list says.
+/// Whether this is the name of a field, or begins as the list says, to a service that takes all that is no letter or
+/// digit for the same.
 fn is(name: &[u8], known: &str) -> bool {
-    match known.ends_with('-') {
-        true => name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known.as_bytes())),
-        false => name.eq_ignore_ascii_case(known.as_bytes()),
-    }
+    let begins = name.get(..known.len()).is_some_and(|start| {
+        let same = |(one, other): (&u8, u8)| {
+            one.eq_ignore_ascii_case(&other) || !one.is_ascii_alphanumeric() && !other.is_ascii_alphanumeric()
+        };
+        start.iter().zip(known.bytes()).all(same)
+    });
+    begins && (known.ends_with('-') || name.len() == known.len())
 }
 
 /// Whether a client has sent such a field.
@@ -109,8 +122,23 @@ mod tests {
             assert!(is_unkeyed(name.as_bytes(), &[]), "{name}");
             assert!(!is_unkeyed(name.as_bytes(), &[name.to_ascii_lowercase().into()]), "{name}");
         }
-        for name in ["X-Hostile", "Accept", "X-Api-Key", "From", "Host", "X-HTTP-Methods", ""] {
+        for name in ["X-Hostile", "Accept", "X-Api-Key", "From", "Host", "X-HTTP-Methods", "X-Forwarder", ""]
+        {
             assert!(!is_unkeyed(name.as_bytes(), &[]), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_that_gateways_take_for_the_same_are_known() {
+        for name in ["X_HTTP_Method_Override", "x.host", "X_Middleware-Prefetch", "X-Invoke_Status"] {
+            assert!(is_unkeyed(name.as_bytes(), &[]), "{name}");
+        }
+        let keyed = ["x-tenant".into(), "api_key".into()];
+        for name in ["X_Tenant", "x.TENANT", "Api-Key"] {
+            assert!(is_unkeyed(name.as_bytes(), &keyed) && !is_unkeyed(name.as_bytes(), &[]), "{name}");
+        }
+        for name in ["X-Tenant", "api_key", "X-Tenants", "XTenant"] {
+            assert!(!is_unkeyed(name.as_bytes(), &keyed), "{name}");
         }
     }
 

@@ -37,6 +37,9 @@ pub(crate) struct Waiting {
 
 /// Waits until the response begins; `None`: the request goes to the service by itself. Cancel-safe: who leaves does not
 /// end the fetch.
+///
+/// What breaks off before it begins, or is an error, may be so because of the one request that was sent. Of those who
+/// wait, another one fetches then, once; where nothing comes of that either, each goes alone.
 pub(crate) async fn wait(
     worker: &Worker,
     client: &Client,
@@ -44,15 +47,29 @@ pub(crate) async fn wait(
     mut waiting: Box<Waiting>,
 ) -> Result<Option<Box<Reply>>, Fault> {
     for _ in 0..LOOKS {
-        let Waiting { asked, why, mut reader, own, stored } = *waiting;
+        let Waiting { mut asked, why, mut reader, own, stored } = *waiting;
         let most = if own.is_some() { LONGEST } else { asked.rule.wait };
         let Some((seen, waited)) = watch(worker, client, x, (&mut reader, own.as_ref()), most).await? else {
             return Ok(alone(x, asked, why));
         };
         let may_use =
             |x: &Exchange, head: &StoredHead| own.is_some() || may_follow(worker, x, &asked, head, waited);
-        let given = match seen {
-            Seen::Response(given) => given,
+        let variant = match seen {
+            Seen::Response(given) => {
+                let variant = variant_of(x, &asked, &given);
+                if own.is_some() || variant.as_deref() == Some(&*given.variant) {
+                    if !may_use(x, &given.head) {
+                        return Ok(alone(x, asked, why));
+                    }
+                    let used = with_given(worker, x, (&asked, why), (&given, reader), own.is_none());
+                    return Ok(used.or_else(|| alone(x, asked, why)));
+                }
+                // It turned out to be for other requests.
+                if variant.is_none() {
+                    return Ok(alone(x, asked, why));
+                }
+                variant
+            }
             Seen::Object(object) => {
                 let stands_in = stored.is_some_and(|stored| Arc::ptr_eq(&stored, &object));
                 let is_for_it = match stands_in {
@@ -66,20 +83,14 @@ pub(crate) async fn wait(
                 return Ok(used.or_else(|| alone(x, asked, why)));
             }
             Seen::Alone(Alone::Failed(fault)) => return Err(fault),
-            Seen::Alone(_) => return Ok(with_own(worker, x, (asked, why), own)),
-        };
-        let variant = variant_of(x, &asked, &given);
-        if own.is_some() || variant.as_deref() == Some(&*given.variant) {
-            if !may_use(x, &given.head) {
-                return Ok(alone(x, asked, why));
+            Seen::Alone(Alone::Broken(_)) if own.is_none() && !asked.is_again => {
+                asked.is_again = true;
+                None
             }
-            let used = with_given(worker, x, (&asked, why), (&given, reader), own.is_none());
-            return Ok(used.or_else(|| alone(x, asked, why)));
-        }
-        // It turned out to be for other requests.
-        let Some(variant) = variant else { return Ok(alone(x, asked, why)) };
+            Seen::Alone(_) => return with_own(worker, x, (asked, why), own),
+        };
         drop(reader);
-        waiting = match look_again(worker, client, x, (asked, Some(variant))) {
+        waiting = match look_again(worker, client, x, (asked, variant)) {
             Looked::Forward => return Ok(None),
             Looked::Answered(reply) => return Ok(Some(reply)),
             Looked::Waits(next) => next,
@@ -185,8 +196,9 @@ fn with_own(
     x: &mut Exchange,
     (asked, why): (Asked, Forward),
     own: Option<OwnReader>,
-) -> Option<Box<Reply>> {
-    match own.and_then(OwnReader::take) {
+) -> Result<Option<Box<Reply>>, Fault> {
+    let taken = own.map_or(Ok(None), OwnReader::take)?;
+    Ok(match taken {
         Some(Taken::Passed(passed)) => {
             x.cache_use = Some(CacheUse::Pass);
             Some(of_passed(&asked.rule, why, passed))
@@ -197,7 +209,7 @@ fn with_own(
             of_object(x, &asked, (&head, object.body()), &used).or_else(|| alone(x, asked, why))
         }
         None => alone(x, asked, why),
-    }
+    })
 }
 
 /// The request goes to the service by itself.
