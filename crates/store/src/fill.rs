@@ -61,6 +61,9 @@ pub(crate) enum End {
     Broken(Broken),
 }
 
+/// Where a reader is that is let go of: it holds up nobody.
+const LET_GO: u64 = u64::MAX;
+
 /// A reader: where it is, and who waits for more.
 struct At {
     position: u64,
@@ -274,14 +277,15 @@ impl State {
 
     /// The window has been full for a while: where some reader waits for more, those who keep it full are let go of.
     pub(crate) fn let_go(&mut self, wakers: &mut Vec<Waker>) {
-        let waits = self.readers.iter().flatten().any(|at| at.position >= self.written);
+        let waiting = self.written..LET_GO;
+        let waits = self.readers.iter().flatten().any(|at| waiting.contains(&at.position));
         if !self.is_window || !waits || self.kept() <= WINDOW as u64 {
             return;
         }
-        let (from, end) = (self.written.saturating_sub(WINDOW as u64 / 2), self.written);
+        let from = self.written.saturating_sub(WINDOW as u64 / 2);
         for at in self.readers.iter_mut().flatten().filter(|at| at.position < from) {
-            // What it reads next is not there.
-            at.position = end;
+            // What it reads next is not there; until it finds that out, it is not waited for.
+            at.position = LET_GO;
             wakers.extend(at.waker.take());
         }
         self.trim();
