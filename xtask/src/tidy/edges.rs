@@ -21,7 +21,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("disk", &["core", "http", "cache", "store"]),
     ("balance", &["core"]),
     ("observe", &["core", "http"]),
-    ("filter", &["core", "http", "route", "access", "cache"]),
+    ("wasm", &[]),
+    ("filter", &["core", "http", "route", "access", "cache", "wasm"]),
     ("upstream", &["core", "net", "tls", "balance"]),
     ("stream", &["core", "net"]),
     (
@@ -80,7 +81,7 @@ const EDGES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const LAYERS: &[&[&str]] = &[
     &["core"],
-    &["net", "http", "route", "sealed", "balance", "import"],
+    &["net", "http", "route", "sealed", "balance", "import", "wasm"],
     &["tls", "observe", "cache"],
     &["upstream", "stream", "client", "store"],
     &["acme", "access", "disk"],

@@ -1,0 +1,40 @@
+;; Asks the service `judge` about each request: the request goes on when that answers 200, and gets 401 otherwise.
+(module
+  (import "env" "proxy_http_call"
+    (func $call (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_get_header_map_value" (func $get (param i32 i32 i32 i32 i32) (result i32)))
+  (import "env" "proxy_continue_stream" (func $continue (param i32) (result i32)))
+  (import "env" "proxy_set_effective_context" (func $context (param i32) (result i32)))
+  (import "env" "proxy_send_local_response" (func $respond (param i32 i32 i32 i32 i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (global $top (mut i32) (i32.const 8192))
+  (func (export "proxy_abi_version_0_2_1"))
+  (func (export "proxy_on_memory_allocate") (param $size i32) (result i32)
+    (local $at i32)
+    (local.set $at (global.get $top))
+    (global.set $top (i32.add (global.get $top) (local.get $size)))
+    (local.get $at))
+  (global $asks (mut i32) (i32.const 0))
+  (data (i32.const 16) "judge")
+  (data (i32.const 32) ":status")
+  (data (i32.const 48) "200")
+  ;; Three fields: ":method" "GET", ":path" "/judge", ":authority" "judge.test".
+  (data (i32.const 96)
+    "\03\00\00\00\07\00\00\00\03\00\00\00\05\00\00\00\06\00\00\00\0a\00\00\00\0a\00\00\00"
+    ":method\00GET\00:path\00/judge\00:authority\00judge.test\00")
+  (func (export "proxy_on_request_headers") (param $context i32) (param i32 i32) (result i32)
+    (global.set $top (i32.const 8192))
+    (global.set $asks (local.get $context))
+    (if (call $call
+        (i32.const 16) (i32.const 5) (i32.const 96) (i32.const 75)
+        (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 1000) (i32.const 4096))
+      (then (return (i32.const 0))))
+    (i32.const 1))
+  (func (export "proxy_on_http_call_response") (param i32 i32 i32 i32 i32)
+    (drop (call $context (global.get $asks)))
+    (if (i32.eqz (call $get (i32.const 6) (i32.const 32) (i32.const 7) (i32.const 4096) (i32.const 4100)))
+      (then
+        (if (i32.eq (i32.load16_u (i32.load (i32.const 4096))) (i32.load16_u (i32.const 48)))
+          (then (drop (call $continue (i32.const 0))) (return)))))
+    (drop (call $respond (i32.const 401)
+      (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const -1)))))
