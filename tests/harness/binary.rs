@@ -40,6 +40,8 @@ fn build() -> PathBuf {
             "thalweg",
             "--test",
             "black_box",
+            "--features",
+            "thalweg/wasm",
             "--profile",
             profile,
         ])

@@ -92,6 +92,7 @@ mod udp;
 mod undo;
 mod upgrade;
 mod verbs;
+mod wasm;
 mod websocket;
 
 use std::env;

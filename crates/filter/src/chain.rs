@@ -1,12 +1,13 @@
 //! The filters of a route towards one of its services, as they are called.
 
 use crate::fields::FieldView;
-use crate::filter::JobResult;
+use crate::filter::{Fetched, JobResult};
 use crate::identity::Identity;
 use crate::request::EndCx;
 use crate::when::When;
 use crate::{CacheRule, Facts, Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
 use std::sync::Arc;
+use thalweg_core::Fault;
 
 /// A filter of a chain, and when it is called.
 #[derive(Clone, Debug)]
@@ -209,7 +210,8 @@ impl Chain {
         }
     }
 
-    /// Calls the filters from the last one to the first; one that replaces the response is the last that is called.
+    /// Calls the filters from the last one to the first; one that replaces the response, or waits, is the last that is
+    /// called.
     pub fn on_response(&self, cx: &mut ResponseCx<'_>, seen: &mut dyn FnMut(usize, &mut ResponseCx<'_>)) {
         self.on_response_below(self.steps.len(), cx, seen);
     }
@@ -228,9 +230,26 @@ impl Chain {
             cx.at = at as u16;
             step.filter.on_response(cx);
             seen(at, cx);
-            if cx.outcome.replaced.is_some() {
+            if cx.outcome.replaced.is_some() || cx.outcome.waits.is_some() {
                 return;
             }
+        }
+    }
+
+    /// Goes on with the filter at `at`, for which the response has waited, and those before it.
+    pub fn resume_response(
+        &self,
+        at: usize,
+        cx: &mut ResponseCx<'_>,
+        got: Result<Fetched, Fault>,
+        seen: &mut dyn FnMut(usize, &mut ResponseCx<'_>),
+    ) {
+        let Some(step) = self.steps.get(at) else { return };
+        cx.at = at as u16;
+        step.filter.resume_response(cx, got);
+        seen(at, cx);
+        if cx.outcome.replaced.is_none() && cx.outcome.waits.is_none() {
+            self.on_response_below(at, cx, seen);
         }
     }
 }

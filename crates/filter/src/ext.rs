@@ -21,6 +21,11 @@ use thalweg_core::units::{parse_duration, parse_size, size_text};
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::octet;
+#[cfg(feature = "wasm")]
+pub(crate) use {
+    answer::{host as checked_host, path as checked_path, query as checked_query},
+    question::host as asked_host,
+};
 
 /// Names of fields that may be listed.
 const FIELDS: usize = 64;
@@ -180,7 +185,7 @@ impl Ext {
         Verdict::Wait(Job::Fetch(Box::new(Subrequest {
             service: self.service.clone(),
             method: b"POST".to_vec(),
-            host: question::host(cx),
+            host: question::host(&cx.facts),
             target: self.path.as_bytes().to_vec(),
             fields,
             body: question::document(cx, |name| self.fields.has(name), body),

@@ -105,6 +105,9 @@ pub trait Filter: Any + Debug + Send + Sync {
     /// first.
     fn on_response(&self, _cx: &mut ResponseCx<'_>) {}
 
+    /// Called when what [`ResponseCx::wait`] has asked for is there, or was not to be had.
+    fn resume_response(&self, _cx: &mut ResponseCx<'_>, _got: Result<Fetched, Fault>) {}
+
     /// Called when the exchange is over, however it ended, and this filter has remembered something of it. An upgraded
     /// connection is over when it closes.
     fn on_end(&self, _cx: &mut EndCx<'_>) {}

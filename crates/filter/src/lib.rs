@@ -61,6 +61,7 @@ mod substitute;
 mod target;
 mod template;
 mod throttle;
+mod wasm;
 mod when;
 mod window;
 
@@ -101,6 +102,13 @@ pub struct Entry {
     pub about: &'static str,
     /// An argument that works, in YAML.
     pub example: &'static str,
+}
+
+impl Entry {
+    /// Whether this binary has it: some need a feature of Cargo, which is named as they are.
+    pub fn is_built(&self) -> bool {
+        self.name != "wasm" || cfg!(feature = "wasm")
+    }
 }
 
 /// Beside the filter of an entry its condition may stand.
@@ -208,6 +216,8 @@ filters! {
     substitute: substitute::SubstituteSpec = "{ rules: [ { text: \"http://intern\", to: \"https://www.example.com\" } ] }",
     /// Bounds how fast bodies of requests and responses come.
     throttle: throttle::ThrottleSpec = "{ response: 512KB/s }",
+    /// Runs a Wasm module of proxy-wasm on requests and responses, within bounds.
+    wasm: Box<wasm::WasmSpec> [files] = "{ module: filter.wasm }",
 }
 
 #[cfg(test)]

@@ -139,7 +139,7 @@ impl FilterStates {
         self.log = Some(log);
     }
 
-    fn put(&mut self, at: Place, state: Box<dyn Any>) {
+    pub(crate) fn put(&mut self, at: Place, state: Box<dyn Any>) {
         self.own.retain(|(known, _)| *known != at);
         self.own.push((at, state));
     }
@@ -157,7 +157,7 @@ impl FilterStates {
         self.own.iter().find(|(known, _)| *known == at)?.1.downcast_ref()
     }
 
-    fn take<T: 'static>(&mut self, at: Place) -> Option<T> {
+    pub(crate) fn take<T: 'static>(&mut self, at: Place) -> Option<T> {
         let found = self.own.iter().position(|(known, _)| *known == at)?;
         let (_, state) = self.own.swap_remove(found);
         state.downcast().ok().map(|state| *state)
@@ -265,6 +265,8 @@ pub struct RequestOutcome {
     pub bandwidth: Option<Bandwidth>,
     /// The request goes upstream when its body is whole.
     pub buffering: Option<Buffering>,
+    /// Filters that could not do their work, on either side, by their positions: a bit each.
+    pub failed: u32,
 }
 
 /// How fast a body may come from its sender.
@@ -305,6 +307,7 @@ impl RequestOutcome {
         self.fault_fields.clear();
         self.bandwidth = None;
         self.buffering = None;
+        self.failed = 0;
     }
 }
 
@@ -450,6 +453,11 @@ impl<'a> RequestCx<'a> {
     /// client does not. It contains no credential.
     pub fn explain(&mut self, reason: impl Into<Cow<'static, str>>) {
         self.outcome.reason = Some(reason.into());
+    }
+
+    /// This filter could not do its work: it is counted as one that has failed.
+    pub fn note_failure(&mut self) {
+        self.outcome.failed |= 1_u32.checked_shl(self.at.into()).unwrap_or(0);
     }
 
     /// The request is refused with this status. `detail`, which contains nothing that a peer has sent, tells the client

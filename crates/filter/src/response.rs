@@ -2,10 +2,12 @@
 
 use crate::edits::FieldSets;
 use crate::fields::{FieldView, HeadFields};
+use crate::filter::Subrequest;
 use crate::identity::Identity;
 use crate::log_edit::LogEdit;
 use crate::request::{Bandwidth, BodyTransform, Facts, FilterStates, Values};
 use crate::target::TargetEdit;
+use std::any::Any;
 use std::fmt::Debug;
 use std::fs::File;
 use std::ops::Range;
@@ -39,6 +41,8 @@ pub struct ResponseCx<'a> {
     pub has_body: bool,
     /// The length of the body, where it is known.
     pub content_length: Option<u64>,
+    /// Whether it can wait for what a filter fetches.
+    pub can_wait: bool,
     /// Its fields.
     pub fields: HeadFields<'a>,
     pub(crate) at: u16,
@@ -61,6 +65,10 @@ pub struct ResponseOutcome {
     pub max_body: Option<u64>,
     /// How fast the body may come, also that of an own answer.
     pub bandwidth: Option<Bandwidth>,
+    /// Filters that could not do their work, by their positions: a bit each.
+    pub failed: u32,
+    /// The response waits for the answer to this request, which the filter at this position has asked for.
+    pub waits: Option<(usize, Box<Subrequest>)>,
 }
 
 impl<'a> ResponseCx<'a> {
@@ -83,6 +91,7 @@ impl<'a> ResponseCx<'a> {
             is_upstream: false,
             has_body: false,
             content_length: None,
+            can_wait: false,
             fields,
             at: 0,
             part: 0,
@@ -91,9 +100,25 @@ impl<'a> ResponseCx<'a> {
         }
     }
 
+    /// The same response after a wait, with what filters had asked for before it.
+    #[must_use]
+    pub fn again(self, outcome: ResponseOutcome) -> Self {
+        Self { outcome, ..self }
+    }
+
     /// What this filter has remembered of the request.
     pub fn remembered<T: 'static>(&self) -> Option<&T> {
         self.states.get((self.at, self.part))
+    }
+
+    /// The same, which it forgets.
+    pub fn recall<T: 'static>(&mut self) -> Option<T> {
+        self.states.take((self.at, self.part))
+    }
+
+    /// Remembers something for when it is called again, in place of what it has remembered before.
+    pub fn remember(&mut self, state: impl Any) {
+        self.states.put((self.at, self.part), Box::new(state));
     }
 
     /// The filter's place in its chain.
@@ -108,6 +133,13 @@ impl<'a> ResponseCx<'a> {
 
     pub(crate) fn put_log(&mut self, log: Box<LogEdit>) {
         self.states.put_log(log);
+    }
+
+    /// The response waits until this is answered; then [`Filter::resume_response`](crate::Filter::resume_response) is
+    /// called. To be asked for only where it [can wait](Self::can_wait).
+    pub fn wait(&mut self, request: Subrequest) {
+        debug_assert!(self.can_wait, "nobody waits for an answer");
+        self.outcome.waits = Some((self.at.into(), Box::new(request)));
     }
 
     /// The client gets another response; filters before this one see it.
@@ -138,6 +170,11 @@ impl<'a> ResponseCx<'a> {
     /// The body comes no faster than this, before any transform; the slowest of all filters counts.
     pub fn throttle_body(&mut self, bandwidth: Bandwidth) {
         self.outcome.bandwidth = Some(bandwidth.or_slower(self.outcome.bandwidth));
+    }
+
+    /// This filter could not do its work: it is counted as one that has failed.
+    pub fn note_failure(&mut self) {
+        self.outcome.failed |= 1_u32.checked_shl(self.at.into()).unwrap_or(0);
     }
 
     /// Whether a filter has asked for more than changed fields.

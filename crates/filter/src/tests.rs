@@ -1,13 +1,14 @@
 //! What the tests of filters need: a request with its response, without a proxy.
 
 use crate::{
-    Call, Chain, ConfigFiles, EndCx, Facts, FieldView, Filter, FilterStates, HeadFields, Job, JobResult,
-    NoConnection, RequestCx, RequestOutcome, ResponseCx, ResponseOutcome, Step, TargetEdit, Verdict, Work,
+    Call, Chain, ConfigFiles, EndCx, Facts, Fetched, FieldView, Filter, FilterStates, HeadFields, Job,
+    JobResult, NoConnection, RequestCx, RequestOutcome, ResponseCx, ResponseOutcome, Step, Subrequest,
+    TargetEdit, Verdict, Work,
 };
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_core::Fault;
 use thalweg_http::{FieldSet, HeadLimits, ResponseHead, Version};
 
@@ -161,6 +162,11 @@ impl Asked {
 
     /// The filter is called with the response.
     pub(crate) fn answer(&mut self, filter: &dyn Filter) -> ResponseOutcome {
+        self.answer_by(|cx| filter.on_response(cx))
+    }
+
+    /// Something is done with the response, which can wait.
+    pub(crate) fn answer_by(&mut self, call: impl FnOnce(&mut ResponseCx<'_>)) -> ResponseOutcome {
         let mut known = FieldSet::default();
         let query = self.query.as_deref().map(str::as_bytes);
         let facts = Facts { method: self.method.as_bytes(), scheme: self.scheme, query, ..facts(&self.path) };
@@ -177,7 +183,8 @@ impl Asked {
         cx.upstream_host = self.upstream_host.as_bytes();
         cx.has_body = self.method != "HEAD";
         cx.target = Some(&self.target);
-        filter.on_response(&mut cx);
+        cx.can_wait = true;
+        call(&mut cx);
         cx.into_outcome()
     }
 
@@ -260,4 +267,53 @@ fn a_chain_calls_requests_forward_and_responses_backward_and_each_remembers_its_
     chain.on_response(&mut cx, &mut |_, _| {});
     assert_eq!(asked.request_lines(), "seen: one\r\nseen: two\r\n");
     assert_eq!(asked.response_lines(), "answered: -\r\nanswered: two\r\nanswered: one\r\n");
+}
+
+/// Has the response wait, and writes what came of it.
+#[derive(Debug)]
+struct Asks;
+
+impl Filter for Asks {
+    fn name(&self) -> &'static str {
+        "asks"
+    }
+
+    fn argument(&self) -> String {
+        String::new()
+    }
+
+    fn hooks(&self) -> crate::Hooks {
+        crate::Hooks::RESPONSE
+    }
+
+    fn on_response(&self, cx: &mut ResponseCx<'_>) {
+        cx.wait(Subrequest {
+            service: "judge".into(),
+            method: b"GET".to_vec(),
+            host: b"judge".to_vec(),
+            target: b"/".to_vec(),
+            fields: Vec::new(),
+            body: Vec::new(),
+            max_response: 1024,
+            timeout: Duration::from_secs(1),
+        });
+    }
+
+    fn resume_response(&self, cx: &mut ResponseCx<'_>, got: Result<Fetched, Fault>) {
+        cx.fields.append("got", got.map_or("none", |_| "one").as_bytes());
+    }
+}
+
+#[test]
+fn a_response_that_waits_goes_on_with_the_filter_for_which_it_has_waited() {
+    let marks = |name| Step::always(Arc::new(Marks(name)));
+    let chain = Chain::new(vec![marks("one"), Step::always(Arc::new(Asks)), marks("three")]);
+    let mut asked = Asked::at("/");
+    let mut outcome = asked.answer_by(|cx| chain.on_response(cx, &mut |_, _| {}));
+    assert_eq!(asked.response_lines(), "answered: -\r\n");
+    let (at, request) = outcome.waits.take().unwrap();
+    assert_eq!((at, &*request.service), (1, "judge"));
+    let outcome = asked.answer_by(|cx| chain.resume_response(at, cx, Ok(Fetched::default()), &mut |_, _| {}));
+    assert!(outcome.waits.is_none());
+    assert_eq!(asked.response_lines(), "answered: -\r\ngot: one\r\nanswered: -\r\n");
 }

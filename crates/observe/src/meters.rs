@@ -164,11 +164,13 @@ pub enum FilterOutcome {
     Answered,
     /// It refused the request with a fault.
     Refused,
+    /// It could not do its work, whatever became of the exchange.
+    Failed,
 }
 
 impl FilterOutcome {
     /// Every outcome.
-    pub const ALL: &'static [Self] = &[Self::Changed, Self::Answered, Self::Refused];
+    pub const ALL: &'static [Self] = &[Self::Changed, Self::Answered, Self::Refused, Self::Failed];
 
     /// The word used in metrics and documents.
     pub const fn name(self) -> &'static str {
@@ -176,6 +178,7 @@ impl FilterOutcome {
             Self::Changed => "changed",
             Self::Answered => "answered",
             Self::Refused => "refused",
+            Self::Failed => "failed",
         }
     }
 }

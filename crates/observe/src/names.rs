@@ -82,7 +82,7 @@ metrics! {
     CANARY_DURATION "thalweg_canary_duration_seconds" Histogram ["route" "service"]
         "From the first byte of a request of such a route to the last byte of its response.";
     FILTER_OUTCOMES "thalweg_filter_total" Counter ["route" "filter" "outcome"]
-        "Exchanges in which filters of this kind changed something, answered, or refused the request.";
+        "Exchanges in which filters of this kind changed something, answered, refused the request, or failed at their work.";
     CACHE_REQUESTS "thalweg_cache_requests_total" Counter ["route" "result"]
         "Requests of routes with a cache, by result: hit, stale, revalidated, collapsed (the response that another request fetched), miss or pass.";
     CACHE_BYTES "thalweg_cache_bytes" Gauge []

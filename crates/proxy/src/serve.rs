@@ -22,7 +22,7 @@ use crate::exchange::permits::enter;
 use crate::exchange::read_request::{Admitted, admit};
 use crate::exchange::record::record;
 use crate::exchange::redirect_https::{redirect_https, redirect_to};
-use crate::exchange::respond::respond;
+use crate::exchange::respond::{respond, wait_for_filters};
 use crate::exchange::subrequest::start_copies;
 use crate::exchange::upstream::connect::put_back;
 use crate::exchange::upstream::forward::forward;
@@ -96,6 +96,10 @@ async fn exchange(worker: &Worker, client: &mut Client, x: &mut Exchange) -> Res
     let upstream = forward(worker, client, x).await?;
     if x.status == 101 {
         return Ok(Served::Switched(Box::new(Switched { upstream, places, underway, preface: Vec::new() })));
+    }
+    if x.filtering.as_ref().is_some_and(|filtering| filtering.held.is_some()) {
+        // In a box because it is rare: every task would be larger for it.
+        Box::pin(wait_for_filters(worker, client, x)).await?;
     }
     if let Some(reply) = x.filtering.as_mut().and_then(|filtering| filtering.replaced.take()) {
         if x.upstream_reusable && x.upward.is_done() {

@@ -51,7 +51,7 @@ fn the_value_of_a_choice_that_could_not_be_filled_in_is_one_mistake() {
 
 #[test]
 fn keys_of_the_design_are_not_available_rather_than_unknown() {
-    let text = "listeners: { web: { address: ':1', http3: true } }\nroutes: [ { to: b, filters: [ wasm: {} ], retry: {} } ]\nservices: { b: { endpoints: [] } }\n";
+    let text = "listeners: { web: { address: ':1', http3: true } }\nroutes: [ { to: b, filters: [ waf: {} ], retry: {} } ]\nservices: { b: { endpoints: [] } }\n";
     let lines = read_text(text).1;
     assert_eq!(lines.lines().count(), 3, "{lines}");
     assert!(lines.lines().all(|line| line.ends_with("is not available in this version")), "{lines}");

@@ -540,6 +540,8 @@ const VALIDATION: &[Reason] = &[
             "of `ext` must be from",
             "of `ext` is of no use",
             "`fields` of `ext`",
+            "`wasm` has no module",
+            "is built without `wasm`",
             "is no path; it begins",
             "is no method for a question",
             "of `cache`",

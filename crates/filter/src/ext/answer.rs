@@ -205,7 +205,7 @@ impl Room {
 }
 
 /// A path, in its normal form.
-fn path(path: &str) -> Result<Vec<u8>, String> {
+pub(crate) fn path(path: &str) -> Result<Vec<u8>, String> {
     let wrong = || "its answer has a `path` that is none: it begins with one `/` and has no query".to_owned();
     let is_path = path.starts_with('/') && !path.starts_with("//") && path.len() <= TARGET;
     if !is_path || !path.bytes().all(|byte| octet::is_target(byte) && !matches!(byte, b'?' | b'#')) {
@@ -214,7 +214,7 @@ fn path(path: &str) -> Result<Vec<u8>, String> {
     normal(path.as_bytes()).map_err(|_| wrong())
 }
 
-fn query(query: String) -> Result<Vec<u8>, String> {
+pub(crate) fn query(query: String) -> Result<Vec<u8>, String> {
     let is_query = query.len() <= TARGET && query.bytes().all(|byte| octet::is_target(byte) && byte != b'#');
     if !is_query {
         return Err("its answer has a `query` that is none".into());
@@ -222,7 +222,7 @@ fn query(query: String) -> Result<Vec<u8>, String> {
     Ok(query.into_bytes())
 }
 
-fn host(host: String) -> Result<Vec<u8>, String> {
+pub(crate) fn host(host: String) -> Result<Vec<u8>, String> {
     match parse_authority(host.as_bytes(), Span::new(0, host.len())) {
         Ok(_) if host.len() <= 255 + ":65535".len() => Ok(host.into_bytes()),
         _ => Err("its answer has a `host` that is none".into()),

@@ -2,7 +2,7 @@
 //!
 //! Text that is no UTF-8 is `{"base64": "…"}` in place of a string, so that two values are never the same in it.
 
-use crate::{RequestCx, may_be_changed};
+use crate::{Facts, RequestCx, may_be_changed};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -22,8 +22,7 @@ pub(super) enum Body<'a> {
 }
 
 /// Host and port as the client named them.
-pub(super) fn host(cx: &RequestCx<'_>) -> Vec<u8> {
-    let facts = &cx.facts;
+pub(crate) fn host(facts: &Facts<'_>) -> Vec<u8> {
     let is_usual = facts.port == if facts.scheme == "https" { 443 } else { 80 };
     match is_usual {
         true => facts.host.to_vec(),

@@ -6,7 +6,7 @@ use crate::exchange::upstream::request_head::write_host;
 use crate::state::exchange::Exchange;
 use std::mem;
 use thalweg_core::Fault;
-use thalweg_filter::{FieldView, HeadFields, Hooks, ResponseCx, ResponseOutcome};
+use thalweg_filter::{Fetched, FieldView, HeadFields, Hooks, ResponseCx, ResponseOutcome};
 use thalweg_http::FieldSet;
 
 /// What is known of a response beside its fields.
@@ -18,12 +18,23 @@ pub(crate) struct About {
     pub(crate) tells_details: bool,
     pub(crate) has_body: bool,
     pub(crate) content_length: Option<u64>,
+    /// Whether it can wait for what a filter fetches.
+    pub(crate) can_wait: bool,
+}
+
+/// A response that has waited, with what its filters had asked for before.
+#[derive(Debug)]
+pub(crate) struct Waited {
+    /// The filter that has asked.
+    pub(crate) at: usize,
+    pub(crate) got: Result<Fetched, Fault>,
+    pub(crate) outcome: ResponseOutcome,
 }
 
 impl About {
     /// An answer of the proxy's own without a body.
     pub(crate) fn own(status: u16, fault: Option<Fault>) -> Self {
-        Self { status, fault, tells_details: true, has_body: false, content_length: None }
+        Self { status, fault, tells_details: true, has_body: false, content_length: None, can_wait: false }
     }
 }
 
@@ -38,7 +49,7 @@ pub(crate) fn filter_stored(
     around: &Surroundings<'_>,
     x: &mut Exchange,
     lines: &mut Vec<u8>,
-    about: About,
+    about: (About, Option<Waited>),
 ) -> ResponseOutcome {
     if !has_response_filters(x) {
         return ResponseOutcome::default();
@@ -49,8 +60,7 @@ pub(crate) fn filter_stored(
         write_host(&mut host, x, &local.state.service, None);
     }
     let mut known = FieldSet::default();
-    let outcome =
-        call(around, x, HeadFields::new(&mut [], &[], (lines, 0), &mut known), (about, Some(&host)));
+    let outcome = call(around, x, HeadFields::new(&mut [], &[], (lines, 0), &mut known), Some(&host), about);
     x.filtering.get_or_insert_default().upstream_host = host;
     outcome
 }
@@ -61,13 +71,15 @@ pub(crate) fn filter_upstream(
     around: &Surroundings<'_>,
     x: &mut Exchange,
     head: &[u8],
-    about: About,
+    about: (About, Option<Waited>),
 ) -> ResponseOutcome {
     let filtering = x.filtering.get_or_insert_default();
     let mut host = mem::take(&mut filtering.upstream_host);
     let mut added = mem::take(&mut filtering.response_added);
     host.clear();
-    added.clear();
+    if about.1.is_none() {
+        added.clear();
+    }
     if let Some(local) = x.service() {
         let service = &local.state.service;
         let last = x.attempts.last().and_then(|last| service.endpoints.get(last.endpoint as usize));
@@ -76,7 +88,7 @@ pub(crate) fn filter_upstream(
     let mut fields = mem::take(&mut x.response.fields);
     let mut known = FieldSet::default();
     let lines = HeadFields::new(&mut fields, head, (&mut added, 0), &mut known);
-    let outcome = call(around, x, lines, (about, Some(&host)));
+    let outcome = call(around, x, lines, Some(&host), about);
     x.response.fields = fields;
     let filtering = x.filtering.get_or_insert_default();
     (filtering.response_added, filtering.upstream_host) = (added, host);
@@ -88,20 +100,21 @@ pub(crate) fn filter_own(
     around: &Surroundings<'_>,
     x: &mut Exchange,
     lines: &mut Vec<u8>,
-    about: About,
+    about: (About, Option<Waited>),
 ) -> ResponseOutcome {
     if !has_response_filters(x) {
         return ResponseOutcome::default();
     }
     let mut known = FieldSet::default();
-    call(around, x, HeadFields::new(&mut [], &[], (lines, 0), &mut known), (about, None))
+    call(around, x, HeadFields::new(&mut [], &[], (lines, 0), &mut known), None, about)
 }
 
 fn call(
     around: &Surroundings<'_>,
     x: &mut Exchange,
     fields: HeadFields<'_>,
-    (about, upstream_host): (About, Option<&[u8]>),
+    upstream_host: Option<&[u8]>,
+    (about, waited): (About, Option<Waited>),
 ) -> ResponseOutcome {
     let Some(found) = x.route.clone() else { return ResponseOutcome::default() };
     let route = found.route();
@@ -116,22 +129,30 @@ fn call(
     let mut cx = ResponseCx::new(facts, request, fields, &mut filtering.states);
     cx.identity = filtering.outcome.identity.as_deref();
     (cx.status, cx.fault, cx.tells_details) = (about.status, about.fault, about.tells_details);
-    (cx.has_body, cx.content_length) = (about.has_body, about.content_length);
+    (cx.has_body, cx.content_length, cx.can_wait) = (about.has_body, about.content_length, about.can_wait);
     cx.is_upstream = upstream_host.is_some();
     cx.upstream_host = upstream_host.unwrap_or_default();
     cx.target = filtering.is_begun.then_some(&filtering.target);
     let (mut acted, mut last) = (0_u32, None);
-    chain.on_response_below(below, &mut cx, &mut |at, cx| {
+    let mut seen = |at, cx: &mut ResponseCx<'_>| {
         last = Some(at);
         if cx.fields.take_changed() || cx.has_asked() {
-            acted |= u32::try_from(at).ok().and_then(|at| 1_u32.checked_shl(at)).unwrap_or(0);
+            acted |= u32::try_from(at).ok().and_then(|at: u32| 1_u32.checked_shl(at)).unwrap_or(0);
         }
-    });
+    };
+    match waited {
+        None => chain.on_response_below(below, &mut cx, &mut seen),
+        Some(waited) => {
+            cx = cx.again(waited.outcome);
+            chain.resume_response(waited.at, &mut cx, waited.got, &mut seen);
+        }
+    }
     let outcome = cx.into_outcome();
     if outcome.replaced.is_some() {
         // Filters before it are asked about what it has put in the place.
         filtering.below = last;
     }
+    filtering.outcome.failed |= outcome.failed;
     x.filters_acted |= acted;
     outcome
 }

@@ -5,7 +5,8 @@
 //! a header's value or anything else that a peer sent.
 
 use crate::exchange::filter_facts::WorkerConnection;
-use crate::exchange::filter_response::{About, filter_own, filter_stored};
+use crate::exchange::filter_request::run_job;
+use crate::exchange::filter_response::{About, Waited, filter_own, filter_stored};
 use crate::exchange::grpc;
 use crate::exchange::outcome::Next;
 use crate::exchange::send_reply::{Parts, send_reply};
@@ -16,7 +17,9 @@ use crate::state::worker::Worker;
 use std::io::Write as _;
 use std::mem;
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
-use thalweg_filter::{FieldView, OwnPage, PageForm, Reply, ReplyBody};
+use thalweg_filter::{
+    Fetched, FieldView, Job, JobResult, OwnPage, PageForm, Reply, ReplyBody, ResponseOutcome,
+};
 use thalweg_http::grpc::Kind;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, reason, write_content_length, write_date, write_status_line};
 use thalweg_http::{Framing, Method, Version};
@@ -43,7 +46,8 @@ pub(crate) async fn reply_fault(worker: &Worker, client: &Client, x: &mut Exchan
     let parts = match grpc::kind(x) {
         Kind::No => {
             let reply = told.reply(x);
-            write_reply(worker, client, x, (reply, Some(&told)))
+            let filtered = through_filters(worker, client, x, (reply, Some(&told))).await;
+            write_reply(worker, client, x, filtered)
         }
         _ => {
             write_call_end(worker, client, x, &told);
@@ -56,7 +60,8 @@ pub(crate) async fn reply_fault(worker: &Worker, client: &Client, x: &mut Exchan
 /// Gives an answer that a filter has made, or a phase before routes are looked for.
 pub(crate) async fn reply_with(worker: &Worker, client: &Client, x: &mut Exchange, reply: Reply) -> Next {
     prepare(worker, client, x, None);
-    let parts = write_reply(worker, client, x, (reply, None));
+    let filtered = through_filters(worker, client, x, (reply, None)).await;
+    let parts = write_reply(worker, client, x, filtered);
     send_reply(worker, client, x, parts).await
 }
 
@@ -150,39 +155,92 @@ fn has_retry_after(lines: &[u8]) -> bool {
     FieldView::new(&[], &[], lines).get("retry-after").is_some()
 }
 
-/// Writes the head of an answer, and its body where that is in memory; gives what is left of it.
-fn write_reply(
+/// An answer, and what its filters have made of it.
+struct Filtered {
+    reply: Reply,
+    fault: Option<Fault>,
+    lines: Vec<u8>,
+    outcome: ResponseOutcome,
+}
+
+/// Brings an answer through the filters of its route.
+async fn through_filters(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
     (reply, told): (Reply, Option<&Told>),
-) -> Parts {
+) -> Filtered {
+    let fault = told.filter(|told| told.stand_in.is_none()).map(|told| told.fault);
+    let lines = Vec::with_capacity(512);
+    let begun = Filtered { reply, fault, lines, outcome: ResponseOutcome::default() };
+    let filtered = filter(worker, client, x, (begun, told), None);
+    match filtered.outcome.waits {
+        None => filtered,
+        // In a box because it is rare: every task would be larger for it.
+        Some(_) => Box::pin(wait_for_filters(worker, client, x, (filtered, told))).await,
+    }
+}
+
+/// Runs what filters of the answer wait for. A client that is gone is not waited for: filters are told so.
+async fn wait_for_filters(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (mut filtered, told): (Filtered, Option<&Told>),
+) -> Filtered {
+    while let Some((at, request)) = filtered.outcome.waits.take() {
+        let got = match run_job(worker, client, x, Job::Fetch(request)).await {
+            Ok(JobResult::Fetched(got)) => got,
+            Ok(_) => Err(Fault::new(FaultKind::ProxyInternalError, "a filter got what it did not ask for")),
+            Err(fault) => Err(fault),
+        };
+        filtered = filter(worker, client, x, (filtered, told), Some((at, got)));
+    }
+    filtered
+}
+
+/// Calls the filters on an answer, and on what they put in its place, until one waits.
+fn filter(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (mut filtered, told): (Filtered, Option<&Told>),
+    mut got: Option<(usize, Result<Fetched, Fault>)>,
+) -> Filtered {
     let connection = WorkerConnection(worker, client);
     let around = connection.surroundings();
-    let (mut reply, mut fault) = (reply, told.filter(|told| told.stand_in.is_none()).map(|told| told.fault));
-    let mut lines = Vec::with_capacity(512);
-    let outcome = loop {
-        lines.clear();
-        if !reply.is_stored {
-            write_date(&mut lines, worker.unix_seconds());
-            if told.is_none_or(|told| told.id.is_some()) {
-                write_id(&mut lines, x.id.as_ref());
+    loop {
+        let Filtered { reply, fault, lines, outcome } = &mut filtered;
+        let waited = got.take().map(|(at, got)| Waited { at, got, outcome: mem::take(outcome) });
+        if waited.is_none() {
+            lines.clear();
+            if !reply.is_stored {
+                write_date(lines, worker.unix_seconds());
+                if told.is_none_or(|told| told.id.is_some()) {
+                    write_id(lines, x.id.as_ref());
+                }
             }
+            lines.extend_from_slice(&reply.fields);
         }
-        lines.extend_from_slice(&reply.fields);
-        let mut about = About::own(reply.status, fault);
+        let mut about = About::own(reply.status, *fault);
         about.content_length = reply.body.length();
-        about.has_body = has_body(x, &reply);
+        about.has_body = has_body(x, reply);
+        about.can_wait = true;
         about.tells_details = told.is_none_or(|told| told.has_details);
-        let mut outcome = match reply.is_stored {
-            true => filter_stored(&around, x, &mut lines, about),
-            false => filter_own(&around, x, &mut lines, about),
+        *outcome = match reply.is_stored {
+            true => filter_stored(&around, x, lines, (about, waited)),
+            false => filter_own(&around, x, lines, (about, waited)),
         };
         match outcome.replaced.take() {
-            Some(other) => (reply, fault) = (*other, None),
-            None => break outcome,
+            Some(other) => (*reply, *fault) = (*other, None),
+            None => return filtered,
         }
-    };
+    }
+}
+
+/// Writes the head of an answer, and its body where that is in memory; gives what is left of it.
+fn write_reply(worker: &Worker, client: &Client, x: &mut Exchange, filtered: Filtered) -> Parts {
+    let Filtered { reply, lines, outcome, .. } = filtered;
     // A bound of filters is one on what endpoints send.
     let bound = outcome.max_body.filter(|_| reply.is_stored);
     let (keep_alive, version, status) = (x.keep_alive, x.request.version, reply.status);
@@ -254,7 +312,7 @@ fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Tol
     let mut about = About::own(200, Some(told.fault));
     about.tells_details = told.has_details;
     // The form of the answer is not a filter's to change.
-    drop(filter_own(&connection.surroundings(), x, &mut lines, about));
+    drop(filter_own(&connection.surroundings(), x, &mut lines, (about, None)));
     let out = flow.start(Framing::Length(0), Side::Upstream, false);
     write_status_line(out, 200, reason(200).as_bytes());
     out.extend_from_slice(&lines);

@@ -68,11 +68,13 @@ fn count_filters(worker: &Worker, x: &Exchange) {
     let variant = local.route().variant(x.listener, x.target);
     let meters = local.filter_meters(variant, &worker.shared.registry, worker.id);
     let ended_by = x.filtering.as_ref().and_then(|filtering| filtering.below);
-    let mut left = x.filters_acted;
+    let failed = x.filtering.as_ref().map_or(0, |filtering| filtering.outcome.failed);
+    let mut left = x.filters_acted | failed;
     while left != 0 {
         let at = left.trailing_zeros() as usize;
         left &= left - 1;
         let outcome = match (ended_by == Some(at), x.fault.is_some()) {
+            _ if failed & (1 << at) != 0 => FilterOutcome::Failed,
             (false, _) => FilterOutcome::Changed,
             (true, false) => FilterOutcome::Answered,
             (true, true) => FilterOutcome::Refused,
@@ -117,7 +119,7 @@ pub(crate) fn count(worker: &Worker, x: &mut Exchange, duration: Duration) -> Op
     if x.route().is_some_and(|route| route.canary.is_some()) {
         count_target(worker, x, duration);
     }
-    if x.filters_acted != 0 {
+    if x.filters_acted != 0 || x.filtering.as_ref().is_some_and(|filtering| filtering.outcome.failed != 0) {
         count_filters(worker, x);
     }
     end_filters(worker, x);

@@ -3,7 +3,8 @@
 use crate::buffers::chunk_queue::Unsent;
 use crate::exchange::cache::see_response;
 use crate::exchange::filter_facts::WorkerConnection;
-use crate::exchange::filter_response::{About, filter_upstream, has_response_filters};
+use crate::exchange::filter_request::run_job;
+use crate::exchange::filter_response::{About, Waited, filter_upstream, has_response_filters};
 use crate::exchange::grpc::{self, bridge_response, write_web_type};
 use crate::exchange::outcome::Served;
 use crate::exchange::pace::{Pace, narrow, tick};
@@ -11,11 +12,12 @@ use crate::exchange::sticky::write_kept;
 use crate::exchange::upstream::connect::{Upstream, put_back};
 use crate::relay::{Ends, IoScratch, Pacer, RelayError, RelayProgress, ReplayBuffer, too_large};
 use crate::state::exchange::{Client, Exchange, ResponseEnd};
+use crate::state::filtering::HeldResponse;
 use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use thalweg_core::{Fault, FaultKind, Side};
-use thalweg_filter::{BodyTransform, ResponseOutcome};
+use thalweg_filter::{BodyTransform, Job, JobResult, ResponseOutcome};
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields, write_status_line};
 use thalweg_http::h1::framing::{response_framing, response_keeps_alive, response_length};
 use thalweg_http::rules::strip_response;
@@ -37,9 +39,51 @@ pub(crate) fn begin(worker: &Worker, client: &Client, x: &mut Exchange, head: &[
     strip_response(&mut x.response, head, status == 101);
     see_response(worker, x, head);
     let outcome = match status != 101 && has_response_filters(x) {
-        true => filtered(worker, client, x, (head, framing))?,
+        true => filtered(worker, client, x, (head, framing), None)?,
         false => ResponseOutcome::default(),
     };
+    compose(worker, client, x, (head, framing, is_empty), outcome)
+}
+
+/// Runs what filters of the final response wait for, and composes its head then. When this is dropped, the response is
+/// gone.
+pub(crate) async fn wait_for_filters(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+) -> Result<(), Fault> {
+    while let Some(held) = x.filtering.as_mut().and_then(|filtering| filtering.held.take()) {
+        let HeldResponse { head, fields, framing, is_empty, mut outcome } = *held;
+        let Some((at, request)) = outcome.waits.take() else { return Ok(()) };
+        let got = match run_job(worker, client, x, Job::Fetch(request)).await? {
+            JobResult::Fetched(got) => got,
+            _ => Err(Fault::new(FaultKind::ProxyInternalError, "a filter got what it did not ask for")),
+        };
+        x.response.fields = fields;
+        let waited = Some(Waited { at, got, outcome });
+        let outcome = filtered(worker, client, x, (&head, framing), waited)?;
+        compose(worker, client, x, (&head, framing, is_empty), outcome)?;
+        worker.warm.fields.put(&mut x.response.fields);
+    }
+    Ok(())
+}
+
+/// Composes the head, unless its filters wait or have put another response in the place.
+fn compose(
+    worker: &Worker,
+    client: &Client,
+    x: &mut Exchange,
+    (head, framing, is_empty): (&[u8], Framing, bool),
+    outcome: ResponseOutcome,
+) -> Result<(), Fault> {
+    let status = x.response.status;
+    if outcome.waits.is_some() {
+        let (head, fields) = (head.to_vec(), std::mem::take(&mut x.response.fields));
+        let held = Box::new(HeldResponse { head, fields, framing, is_empty, outcome });
+        x.filtering.get_or_insert_default().held = Some(held);
+        x.status = status;
+        return Ok(());
+    }
     if outcome.replaced.is_some() {
         // The endpoint's body is not wanted, and the connection is not worth waiting for its end.
         x.upstream_reusable &= framing.is_empty();
@@ -141,6 +185,7 @@ fn filtered(
     client: &Client,
     x: &mut Exchange,
     (head, framing): (&[u8], Framing),
+    waited: Option<Waited>,
 ) -> Result<ResponseOutcome, Fault> {
     let content_length = match framing {
         Framing::Length(length) => Some(length),
@@ -148,8 +193,9 @@ fn filtered(
         Framing::Chunked | Framing::UntilClose => None,
     };
     let (status, has_body) = (x.response.status, !framing.is_empty());
-    let about = About { has_body, content_length, ..About::own(status, None) };
-    let outcome = filter_upstream(&WorkerConnection(worker, client).surroundings(), x, head, about);
+    let about = About { has_body, content_length, can_wait: true, ..About::own(status, None) };
+    let connection = WorkerConnection(worker, client);
+    let outcome = filter_upstream(&connection.surroundings(), x, head, (about, waited));
     match (framing, outcome.max_body) {
         (Framing::Length(length), Some(most)) if length > most => Err(too_large(Side::Upstream)),
         _ => Ok(outcome),

@@ -3,8 +3,8 @@
 use crate::relay::SharedTap;
 use crate::state::forwarded::Forwarded;
 use crate::state::spools::Spooled;
-use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, TargetEdit};
-use thalweg_http::FieldSet;
+use thalweg_filter::{FilterStates, QueryEdit, Reply, RequestOutcome, ResponseOutcome, TargetEdit};
+use thalweg_http::{Field, FieldSet, Framing};
 
 /// Buffers larger than this are given back when their exchange is over.
 const KEEP_CAPACITY: usize = 4 * 1024;
@@ -40,8 +40,25 @@ pub(crate) struct Filtering {
     pub(crate) forwarded: Option<Box<Forwarded>>,
     /// The client gets this in place of the endpoint's response.
     pub(crate) replaced: Option<Box<Reply>>,
+    /// The endpoint's response waits for what a filter fetches.
+    pub(crate) held: Option<Box<HeldResponse>>,
     /// The head of the final response as it was written, where somebody watches (`records/tap.rs`).
     pub(crate) sent_head: Option<Box<[u8]>>,
+}
+
+/// A final response that waits for what a filter fetches, as it came: nothing of it is composed.
+#[derive(Debug)]
+pub(crate) struct HeldResponse {
+    /// The head, with what came behind it.
+    pub(crate) head: Vec<u8>,
+    /// Its fields, and which of them filters have kept.
+    pub(crate) fields: Vec<Field>,
+    /// How its body is framed.
+    pub(crate) framing: Framing,
+    /// The head was all, and says nothing of that.
+    pub(crate) is_empty: bool,
+    /// What filters have asked for.
+    pub(crate) outcome: ResponseOutcome,
 }
 
 impl Filtering {
@@ -56,7 +73,7 @@ impl Filtering {
         self.tap = None;
         self.spooled = None;
         (self.at, self.below) = (0, None);
-        (self.forwarded, self.replaced) = (None, None);
+        (self.forwarded, self.replaced, self.held) = (None, None, None);
         self.sent_head = None;
     }
 

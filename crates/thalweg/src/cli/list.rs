@@ -24,10 +24,16 @@ enum Kind {
 }
 
 pub(crate) fn list(args: &ListArgs) -> ExitCode {
-    let rows: Vec<(&str, &str)> = match args.what {
-        Kind::Filters => thalweg_filter::ALL.iter().map(|filter| (filter.name, filter.about)).collect(),
-        Kind::Sources => thalweg_discovery::ALL.iter().map(|source| (source.name, source.about)).collect(),
-        Kind::Balancers => thalweg_balance::BALANCERS.iter().map(|b| (b.name, b.summary)).collect(),
+    let of_filter = |filter: &thalweg_filter::Entry| {
+        let rest = if filter.is_built() { "" } else { " Not in this binary." };
+        (filter.name, format!("{}{rest}", filter.about.trim()))
+    };
+    let rows: Vec<(&str, String)> = match args.what {
+        Kind::Filters => thalweg_filter::ALL.iter().map(of_filter).collect(),
+        Kind::Sources => {
+            thalweg_discovery::ALL.iter().map(|source| (source.name, source.about.into())).collect()
+        }
+        Kind::Balancers => thalweg_balance::BALANCERS.iter().map(|b| (b.name, b.summary.into())).collect(),
     };
     if args.json {
         let rows =

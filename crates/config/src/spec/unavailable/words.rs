@@ -22,6 +22,7 @@ const FILTERS: &str = "docs/guide/configuration.md#routesfilters";
 const TRACING: &str = "docs/guide/traces.md";
 const AUTH: &str = "docs/guide/authentication.md";
 const EXT: &str = "docs/guide/ext.md";
+const WASM: &str = "docs/guide/wasm.md";
 const SERVICES: &str = "docs/guide/configuration.md#servicesname";
 const DISCOVERY: &str = "docs/guide/discovery.md";
 const SERVICE_TLS: &str = "docs/guide/configuration.md#servicesnametls";
@@ -130,7 +131,8 @@ pub(super) const WORDS: &[Row] = rows! {
     [Top, Route, Filter, Service] "lua", "plugins", "plugin", "ext_proc", "script", "njs"
         => Called("the filter `ext`, as in `filters: [ { ext: { service: decider } } ]`", EXT);
     [Top, Route, Service] "ext" => Called("it in `filters`, as in `filters: [ { ext: { service: decider } } ]`", EXT);
-    [Top, Route, Filter, Service] "wasm", "waf", "modsecurity" => Later(None);
+    [Top, Route, Service] "wasm" => Called("it in `filters`, as in `filters: [ { wasm: { module: filter.wasm } } ]`", WASM);
+    [Top, Route, Filter, Service] "waf", "modsecurity" => Later(None);
     [Top, Listener, Route] "trace", "opentelemetry", "otel", "otlp", "telemetry", "zipkin", "jaeger"
         => Called("`tracing` at the top, as in `tracing: { endpoint: \"http://127.0.0.1:4318\" }`", TRACING);
     [Listener, Route] "tracing" => Called("it at the top: it is for all routes", TRACING);
