@@ -13,7 +13,7 @@ pub(crate) struct Args {
 
 /// Writes or checks every page.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    run_command(&mut cargo("build --quiet --package reference --package thalweg"))?;
+    run_command(&mut cargo("build --quiet --package reference --package thalweg --features thalweg/wasm"))?;
     pages(args.check)
 }
 

@@ -59,13 +59,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         build()?;
         return all(args.long);
     }
-    run_command(cargo("test --workspace").args(&args.rest).envs(args.long.then_some(("THALWEG_LONG", "1"))))
+    run_command(
+        cargo("test --workspace --features thalweg/wasm")
+            .args(&args.rest)
+            .envs(args.long.then_some(("THALWEG_LONG", "1"))),
+    )
 }
 
 /// One build for everything that is run. With every target of every package, so that each package is compiled with one
-/// set of options: a build of the binary alone would compile most of them again.
+/// set of options: a build of the binary alone would compile most of them again. The binary under test runs modules of
+/// Wasm, which crates/wasm is there for anyway; the step `release` builds the one without.
 pub(crate) fn build() -> Result<()> {
-    run_command(&mut cargo("build --workspace --all-targets"))
+    run_command(&mut cargo("build --workspace --all-targets --features thalweg/wasm"))
 }
 
 /// Runs what [`build`] has built.
@@ -100,7 +105,7 @@ pub(crate) fn all(long: bool) -> Result<()> {
     if !failed.is_empty() {
         bail!("tests failed in {}", failed.join(", "));
     }
-    run_command(&mut cargo("test --workspace --doc --quiet"))
+    run_command(&mut cargo("test --workspace --features thalweg/wasm --doc --quiet"))
 }
 
 /// What needs a control plane, in a network of its own. Its programs stay in the user's cache, since they do not change
@@ -127,9 +132,10 @@ fn kubernetes() -> Result<()> {
     Ok(())
 }
 
-/// The transcripts, with this binary.
-pub(crate) fn transcripts(binary: &Path) -> Result<()> {
-    let filter = ["--exact", "transcripts::transcripts_hold"];
+/// The transcripts with this binary, and what one without features says.
+pub(crate) fn of_release(binary: &Path) -> Result<()> {
+    let without = "scenario::wasm::a_binary_without_modules_says_so_with_the_line";
+    let filter = ["--exact", "transcripts::transcripts_hold", without];
     black_box(&filter, &[("THALWEG_BIN", binary.as_os_str())])
 }
 
@@ -146,10 +152,11 @@ pub(crate) fn black_box(filter: &[&str], environment: &[(&str, &OsStr)]) -> Resu
 /// Every executable with tests, each with its package's folder as the working directory, as `cargo test` has it.
 fn executables(long: bool) -> Result<Vec<Executable>> {
     let binary = built("thalweg")?;
-    let output = cargo("test --workspace --all-targets --no-run --message-format json")
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cannot run cargo")?;
+    let output =
+        cargo("test --workspace --all-targets --features thalweg/wasm --no-run --message-format json")
+            .stderr(std::process::Stdio::inherit())
+            .output()
+            .context("cannot run cargo")?;
     if !output.status.success() {
         bail!("the tests cannot be built");
     }
