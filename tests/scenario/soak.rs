@@ -13,7 +13,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use thalweg_tests::go_tool::go_tool;
 use thalweg_tests::message::get;
 use thalweg_tests::program::run;
 use thalweg_tests::proxy::command;
@@ -183,10 +182,11 @@ fn phase(site: &mut Site, places: &Places, time: Duration, troubles: &[Trouble])
 fn nothing_is_lost_and_nothing_stays_behind() {
     let time = env::var("THALWEG_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     let time = time.map_or(SHORT, Duration::from_secs);
+    let has_grpc = interop::is_built();
     let _watchdog = Watchdog::new("nothing_is_lost_and_nothing_stays_behind", time + BESIDE);
     let service = Service::start();
-    let grpc = interop::server(&[]);
-    let client = go_tool("google.golang.org/grpc/interop/client", "v1.81.1");
+    let grpc = has_grpc.then(|| interop::server(&[])).flatten();
+    let client = interop::client();
     let mut site =
         Site::start(&service, &grpc.as_ref().map_or_else(|| service.url(), |(_, at)| format!("http://{at}")));
     let secure = site.proxy.address("secure");

@@ -33,8 +33,8 @@ fn told(proxy: &Proxy, words: &str) {
 
 #[test]
 fn a_server_of_grpc_go_is_asked_whether_it_serves() {
-    let _watchdog = watchdog("a_server_of_grpc_go_is_asked_whether_it_serves");
     let Some(program) = go_program("grpc_health") else { return };
+    let _watchdog = watchdog("a_server_of_grpc_go_is_asked_whether_it_serves");
     let (server, address) = server(&program, &[]);
     for check in ["grpc: {}", "grpc: { service: shop.Cart }"] {
         let proxy = proxy(&format!("http://{address}"), &format!("health: {{ {check}, {CHECKS} }}"));
@@ -52,8 +52,8 @@ fn a_server_of_grpc_go_is_asked_whether_it_serves() {
 
 #[test]
 fn a_server_of_grpc_go_is_asked_through_tls() {
-    let _watchdog = watchdog("a_server_of_grpc_go_is_asked_through_tls");
     let Some(program) = go_program("grpc_health") else { return };
+    let _watchdog = watchdog("a_server_of_grpc_go_is_asked_through_tls");
     let directory = Directory::new();
     Identity::new(&["127.0.0.1"]).write(&directory, "web");
     let [chain, key] = ["web.pem", "web.key"].map(|name| directory.path().join(name).display().to_string());
