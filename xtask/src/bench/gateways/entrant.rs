@@ -12,9 +12,11 @@ use crate::bench::configs::{self, Size};
 use crate::bench::contestant::{self, Kind, Place, Running};
 use crate::bench::entrant::{self, Peer as _};
 use crate::bench::envoy;
+use crate::bench::java;
 use crate::bench::layout::Layout;
-use crate::command::{locate, output, root, run, target};
+use crate::command::{locate, output, root, run};
 
+const SPRING: &str = "Spring Cloud 2024.0.1, Spring Boot 3.4.5";
 const NGINX: Size = Size { connections: 9000, kept: 1024, workers: 2 };
 
 /// What can take part.
@@ -27,12 +29,25 @@ pub(in crate::bench) enum Gateway {
     Caddy,
     Go,
     Spring,
+    Mvc,
+    MvcVirtual,
+    Zuul,
 }
 
 impl Gateway {
     /// In the order of tables.
-    pub(in crate::bench) const ALL: [Self; 7] =
-        [Self::Thalweg, Self::Nginx, Self::Haproxy, Self::Envoy, Self::Caddy, Self::Go, Self::Spring];
+    pub(in crate::bench) const ALL: [Self; 10] = [
+        Self::Thalweg,
+        Self::Nginx,
+        Self::Haproxy,
+        Self::Envoy,
+        Self::Caddy,
+        Self::Go,
+        Self::Spring,
+        Self::Mvc,
+        Self::MvcVirtual,
+        Self::Zuul,
+    ];
 }
 
 impl std::fmt::Display for Gateway {
@@ -52,6 +67,9 @@ impl entrant::Peer for Gateway {
             Self::Caddy => "caddy",
             Self::Go => "go httputil",
             Self::Spring => "spring cloud gateway",
+            Self::Mvc => "spring mvc",
+            Self::MvcVirtual => "spring mvc, virtual threads",
+            Self::Zuul => "zuul",
         }
     }
 }
@@ -101,7 +119,10 @@ fn program(args: &Gateways, peer: Gateway, place: &mut Place) -> Result<(PathBuf
             Ok((path, version.trim().to_owned()))
         }
         Gateway::Go => go(&on_path("go".as_ref())?, place),
-        Gateway::Spring => spring(&on_path("mvn".as_ref())?, &on_path("java".as_ref())?),
+        Gateway::Spring => java::pack("gateway_spring", SPRING),
+        Gateway::Mvc => java::pack("gateway_mvc", SPRING),
+        Gateway::MvcVirtual => java::pack_for_newer("gateway_mvc", SPRING),
+        Gateway::Zuul => java::pack("gateway_zuul", "Spring Cloud Hoxton.SR12, Spring Boot 2.3.12"),
     }
 }
 
@@ -114,29 +135,6 @@ fn go(go: &Path, place: &mut Place) -> Result<(PathBuf, String)> {
     run(command.current_dir(root().join("bench/peers/go_balancer")))?;
     let version = output(Command::new(go).arg("version"))?;
     Ok((program, version.trim().to_owned()))
-}
-
-/// Spring Cloud Gateway, packed by Maven; its program is `java`.
-fn spring(mvn: &Path, java: &Path) -> Result<(PathBuf, String)> {
-    let mut command = Command::new(mvn);
-    command.args(["--quiet", "--batch-mode", "package"]);
-    run(command.current_dir(copied()?))?;
-    let version = output(Command::new(java).arg("-version"))?;
-    let version = version.lines().next().unwrap_or_default().to_owned();
-    Ok((java.to_owned(), format!("Spring Cloud 2024.0.1, Spring Boot 3.4.5, {version}")))
-}
-
-fn spring_folder() -> Result<PathBuf> {
-    Ok(target()?.join("tools/gateway-spring"))
-}
-
-/// Its sources, copied, so that nothing is built within the tree.
-fn copied() -> Result<PathBuf> {
-    let folder = spring_folder()?;
-    fs::create_dir_all(&folder)?;
-    let sources = root().join("bench/peers/gateway_spring");
-    run(Command::new("cp").arg("-rT").arg(sources).arg(&folder))?;
-    Ok(folder)
 }
 
 impl Entrant {
@@ -181,11 +179,21 @@ impl Entrant {
                 command.arg(listen.to_string()).arg(backend.to_string());
             }
             Gateway::Spring => {
-                command.arg("-jar").arg(spring_folder()?.join("target/gateway.jar"));
-                command.arg(format!("--server.port={}", listen.port()));
-                command
-                    .args(["--server.address=127.0.0.1", "--server.http2.enabled=true"])
-                    .arg(format!("--backend=http://{backend}"));
+                command.arg("-jar").arg(java::packed("gateway_spring")?);
+                java_arguments(&mut command, listen, backend);
+                command.arg("--server.http2.enabled=true");
+            }
+            Gateway::Mvc | Gateway::MvcVirtual => {
+                command.arg("-jar").arg(java::packed("gateway_mvc")?);
+                java_arguments(&mut command, listen, backend);
+                let is_virtual = self.peer == Gateway::MvcVirtual;
+                command.arg(format!("--spring.threads.virtual.enabled={is_virtual}"));
+            }
+            Gateway::Zuul => {
+                // It is older than the walls within Java.
+                command.args(["--add-opens", "java.base/java.lang=ALL-UNNAMED", "-jar"]);
+                command.arg(java::packed("gateway_zuul")?);
+                java_arguments(&mut command, listen, backend);
             }
         }
         let running = place.start(command, &folder, listen, ("bench", "/"));
@@ -199,9 +207,14 @@ impl Entrant {
                 Some(address)
             }
             Gateway::Nginx => Some(contestant::beside(address)),
-            Gateway::Go => None,
+            Gateway::Go | Gateway::Mvc | Gateway::MvcVirtual | Gateway::Zuul => None,
         }
     }
+}
+
+fn java_arguments(command: &mut Command, listen: SocketAddr, backend: SocketAddr) {
+    command.arg(format!("--server.port={}", listen.port()));
+    command.arg("--server.address=127.0.0.1").arg(format!("--backend=http://{backend}"));
 }
 
 fn caddy_config(listen: SocketAddr, backend: SocketAddr) -> String {

@@ -93,9 +93,10 @@ impl frame::Report for Report<'_> {
              two\n  workers where a gateway has such a number\n\
              - {rounds} interleaved rounds after one that is dropped, each in another order; all entrants stay up; {seconds} s \
              of wrk -t1\n  and of h2load, {requests} requests of ab; {} s of load for each before the first round\n\
-             - HTTP/2 ends at the gateway; go httputil has none without TLS\n\
+             - HTTP/2 ends at the gateway; go httputil, spring mvc and zuul have none without TLS here\n\
              - share: requests per second as a multiple of those of the service itself in the same round, median (least–most)\n\
-             - of the published table Zuul and Linkerd's proxy were not tried\n\
+             - of the published table Linkerd's proxy is missing: it is in no registry, and forwards only what its control plane \
+             tells it\n\
              - published (4 cores), wrk and ab: nginx 56 and 55 %, Linkerd 44 and 39 %, Spring Cloud Gateway 41 and 41 %, Zuul \
              29 and 35 %",
             configs::BODY.len(),
