@@ -3,7 +3,7 @@
 //!
 //! The suite is not part of the tree: `DIR` is a checkout of it with its client library installed. Order of a run: the
 //! suite's origin server ([`suite`]) → what stands before it ([`between`]) → the suite's client, which plays all tests
-//! 25 at a time → the suite's own judgement of what the client saw → score and failures ([`score`]). All ports are
+//! 25 at a time → the suite's own judgement of what the client saw → score and failures ([`mod@score`]). All ports are
 //! chosen by the kernel; every program ends with the run.
 
 mod between;
