@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::command::{cargo, exists, run as run_command, target};
 use crate::{fuzz, gate, generate, test, tidy, ui};
@@ -19,6 +19,9 @@ pub(crate) struct Args {
     /// Also the slow tier: long variants of the tests, and the fuzzer
     #[arg(long)]
     full: bool,
+    /// Begin with this step, where those before it have passed
+    #[arg(long, value_name = "STEP")]
+    from: Option<String>,
 }
 
 type Step = (&'static str, fn() -> Result<()>);
@@ -52,7 +55,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut times = Vec::new();
     let mut result = Ok(());
     let slow = if args.full { SLOW } else { &[] };
-    for (name, step) in STEPS.iter().chain(slow) {
+    let steps: Vec<_> = STEPS.iter().chain(slow).collect();
+    let first = match &args.from {
+        Some(from) => steps.iter().position(|(name, _)| name == from),
+        None => Some(0),
+    };
+    let Some(first) = first else {
+        let names: Vec<_> = steps.iter().map(|(name, _)| *name).collect();
+        bail!("no such step\nhelp: {}", names.join(", "));
+    };
+    for (name, step) in &steps[first..] {
         println!("ci: {name}");
         let start = Instant::now();
         result = step().with_context(|| format!("step `{name}`"));
