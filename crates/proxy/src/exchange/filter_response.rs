@@ -44,16 +44,14 @@ pub(crate) fn has_response_filters(x: &Exchange) -> bool {
     !x.is_fill && x.chain().is_some_and(|chain| chain.has(Hooks::RESPONSE))
 }
 
-/// The same for a response of an endpoint that was stored, or comes by way of the store.
+/// Calls the filters of responses, which there are ([`has_response_filters`]), on one of an endpoint that was stored or
+/// comes by way of the store; its fields are `lines`.
 pub(crate) fn filter_stored(
     around: &Surroundings<'_>,
     x: &mut Exchange,
     lines: &mut Vec<u8>,
     about: (About, Option<Waited>),
 ) -> ResponseOutcome {
-    if !has_response_filters(x) {
-        return ResponseOutcome::default();
-    }
     let mut host = mem::take(&mut x.filtering.get_or_insert_default().upstream_host);
     host.clear();
     if let Some(local) = x.service() {
@@ -95,16 +93,13 @@ pub(crate) fn filter_upstream(
     outcome
 }
 
-/// The same for an own answer, whose fields are `lines`.
+/// The same for an own answer.
 pub(crate) fn filter_own(
     around: &Surroundings<'_>,
     x: &mut Exchange,
     lines: &mut Vec<u8>,
     about: (About, Option<Waited>),
 ) -> ResponseOutcome {
-    if !has_response_filters(x) {
-        return ResponseOutcome::default();
-    }
     let mut known = FieldSet::default();
     call(around, x, HeadFields::new(&mut [], &[], (lines, 0), &mut known), None, about)
 }

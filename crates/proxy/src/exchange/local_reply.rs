@@ -6,7 +6,7 @@
 
 use crate::exchange::filter_facts::WorkerConnection;
 use crate::exchange::filter_request::run_job;
-use crate::exchange::filter_response::{About, Waited, filter_own, filter_stored};
+use crate::exchange::filter_response::{About, Waited, filter_own, filter_stored, has_response_filters};
 use crate::exchange::grpc;
 use crate::exchange::outcome::Next;
 use crate::exchange::send_reply::{Parts, send_reply};
@@ -172,13 +172,13 @@ async fn through_filters(
 ) -> Filtered {
     let fault = told.filter(|told| told.stand_in.is_none()).map(|told| told.fault);
     let lines = Vec::with_capacity(512);
-    let begun = Filtered { reply, fault, lines, outcome: ResponseOutcome::default() };
-    let filtered = filter(worker, client, x, (begun, told), None);
-    match filtered.outcome.waits {
-        None => filtered,
+    let mut filtered = Filtered { reply, fault, lines, outcome: ResponseOutcome::default() };
+    filter(worker, client, x, (&mut filtered, told), None);
+    if filtered.outcome.waits.is_some() {
         // In a box because it is rare: every task would be larger for it.
-        Some(_) => Box::pin(wait_for_filters(worker, client, x, (filtered, told))).await,
+        Box::pin(wait_for_filters(worker, client, x, (&mut filtered, told))).await;
     }
+    filtered
 }
 
 /// Runs what filters of the answer wait for. A client that is gone is not waited for: filters are told so.
@@ -186,17 +186,16 @@ async fn wait_for_filters(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    (mut filtered, told): (Filtered, Option<&Told>),
-) -> Filtered {
+    (filtered, told): (&mut Filtered, Option<&Told>),
+) {
     while let Some((at, request)) = filtered.outcome.waits.take() {
         let got = match run_job(worker, client, x, Job::Fetch(request)).await {
             Ok(JobResult::Fetched(got)) => got,
             Ok(_) => Err(Fault::new(FaultKind::ProxyInternalError, "a filter got what it did not ask for")),
             Err(fault) => Err(fault),
         };
-        filtered = filter(worker, client, x, (filtered, told), Some((at, got)));
+        filter(worker, client, x, (filtered, told), Some((at, got)));
     }
-    filtered
 }
 
 /// Calls the filters on an answer, and on what they put in its place, until one waits.
@@ -204,13 +203,13 @@ fn filter(
     worker: &Worker,
     client: &Client,
     x: &mut Exchange,
-    (mut filtered, told): (Filtered, Option<&Told>),
+    (filtered, told): (&mut Filtered, Option<&Told>),
     mut got: Option<(usize, Result<Fetched, Fault>)>,
-) -> Filtered {
+) {
     let connection = WorkerConnection(worker, client);
     let around = connection.surroundings();
+    let Filtered { reply, fault, lines, outcome } = filtered;
     loop {
-        let Filtered { reply, fault, lines, outcome } = &mut filtered;
         let waited = got.take().map(|(at, got)| Waited { at, got, outcome: mem::take(outcome) });
         if waited.is_none() {
             lines.clear();
@@ -222,18 +221,20 @@ fn filter(
             }
             lines.extend_from_slice(&reply.fields);
         }
-        let mut about = About::own(reply.status, *fault);
-        about.content_length = reply.body.length();
-        about.has_body = has_body(x, reply);
-        about.can_wait = true;
-        about.tells_details = told.is_none_or(|told| told.has_details);
-        *outcome = match reply.is_stored {
-            true => filter_stored(&around, x, lines, (about, waited)),
-            false => filter_own(&around, x, lines, (about, waited)),
-        };
+        if has_response_filters(x) {
+            let mut about = About::own(reply.status, *fault);
+            about.content_length = reply.body.length();
+            about.has_body = has_body(x, reply);
+            about.can_wait = true;
+            about.tells_details = told.is_none_or(|told| told.has_details);
+            *outcome = match reply.is_stored {
+                true => filter_stored(&around, x, lines, (about, waited)),
+                false => filter_own(&around, x, lines, (about, waited)),
+            };
+        }
         match outcome.replaced.take() {
             Some(other) => (*reply, *fault) = (*other, None),
-            None => return filtered,
+            None => return,
         }
     }
 }
@@ -311,8 +312,10 @@ fn write_call_end(worker: &Worker, client: &Client, x: &mut Exchange, told: &Tol
     let connection = WorkerConnection(worker, client);
     let mut about = About::own(200, Some(told.fault));
     about.tells_details = told.has_details;
-    // The form of the answer is not a filter's to change.
-    drop(filter_own(&connection.surroundings(), x, &mut lines, (about, None)));
+    if has_response_filters(x) {
+        // The form of the answer is not a filter's to change.
+        drop(filter_own(&connection.surroundings(), x, &mut lines, (about, None)));
+    }
     let out = flow.start(Framing::Length(0), Side::Upstream, false);
     write_status_line(out, 200, reason(200).as_bytes());
     out.extend_from_slice(&lines);
