@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use thalweg_tests::message::{fetch, get};
-use thalweg_tests::program::find_or_skip;
+use thalweg_tests::program::{find_or_skip, run};
+use thalweg_tests::proxy::command;
 use thalweg_tests::{Admin, Directory, Message, Proxy, STEP, Upstream};
 
 use super::watchdog;
@@ -274,7 +275,8 @@ fn what_is_purged_or_invalidated_stays_away_after_a_restart() {
     let proxy = start(&origin, &disk);
     assert_eq!(cache(&proxy)["disk"]["objects"], 5);
     assert_eq!(purge(&proxy, &json!({ "tag": "a" }))["disk"], "kept");
-    purge(&proxy, &json!({ "url": "http://a.test/b/1" }));
+    let done = run(command(proxy.directory()).args(["purge", "http://a.test/b/1"]), STEP);
+    assert_eq!(done.stdout, "http://a.test/b/1: 0 purged, and what the disk has of it\n", "{done:?}");
     purge(&proxy, &json!({ "tag": "d", "soft": true }));
     kill(proxy);
 

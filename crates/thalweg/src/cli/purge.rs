@@ -86,7 +86,9 @@ fn tell(done: &Value) {
     let objects = done["objects"].as_u64().unwrap_or(0);
     let what = done["what"].as_str().unwrap_or_default();
     let how = if done["soft"] == true { "made stale" } else { "purged" };
-    say(format_args!("{what}: {objects} {how}"));
+    // How many the disk has is known only once it has compared them all.
+    let on_disk = if done["disk"].is_string() { ", and what the disk has of it" } else { "" };
+    say(format_args!("{what}: {objects} {how}{on_disk}"));
     if done["disk"] == "pending" {
         complain("the disk does not have the purge yet: a restart before that may undo it there");
     }
