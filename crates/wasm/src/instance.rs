@@ -30,7 +30,7 @@ pub(crate) enum Callback {
 }
 
 /// Their names.
-const CALLBACKS: [&str; 12] = [
+pub(crate) const CALLBACKS: [&str; 12] = [
     "proxy_on_context_create",
     "proxy_on_vm_start",
     "proxy_on_configure",

@@ -161,6 +161,19 @@ fn followers_that_leave_change_nothing_for_the_others() {
     vitals.wait_for(&proxy, "followers that left");
 }
 
+/// Three more ask for what is coming, and each gets all of it.
+fn three_follow(proxy: &Proxy, object: &[u8], half: &mpsc::Sender<Half>) {
+    let mut followers = [(); 3].map(|()| asking(proxy, "/object"));
+    half.send(Half::Rest).unwrap();
+    thread::scope(|scope| {
+        let reading: Vec<_> =
+            followers.iter_mut().map(|follower| scope.spawn(|| reads(follower, object))).collect();
+        for follower in reading {
+            assert_eq!(follower.join().unwrap(), Ok(()));
+        }
+    });
+}
+
 #[test]
 fn a_client_that_reads_nothing_slows_nobody_down() {
     let _watchdog = watchdog("a_client_that_reads_nothing_slows_nobody_down");
@@ -170,16 +183,7 @@ fn a_client_that_reads_nothing_slows_nobody_down() {
     let proxy = caching(&endpoint.url(), "{}", "");
     let leader = asking(&proxy, "/object");
     let half = endpoint.next();
-    let followers: Vec<_> = (0..3)
-        .map(|_| {
-            let (mut follower, object) = (asking(&proxy, "/object"), object.clone());
-            thread::spawn(move || reads(&mut follower, &object))
-        })
-        .collect();
-    half.send(Half::Rest).unwrap();
-    for follower in followers {
-        assert_eq!(follower.join().unwrap(), Ok(()));
-    }
+    three_follow(&proxy, &object, &half);
     assert_eq!(endpoint.asked(), 1);
     // The slow one still gets all of it.
     let mut leader = leader;
@@ -198,16 +202,7 @@ fn a_client_that_reads_nothing_of_what_is_not_stored_holds_up_others_for_a_short
     let proxy = Proxy::start(&text.replace(" ] } }\nroutes", idle));
     let mut leader = asking(&proxy, "/object");
     let half = endpoint.next();
-    let followers: Vec<_> = (0..3)
-        .map(|_| {
-            let (mut follower, object) = (asking(&proxy, "/object"), object.clone());
-            thread::spawn(move || reads(&mut follower, &object))
-        })
-        .collect();
-    half.send(Half::Rest).unwrap();
-    for follower in followers {
-        assert_eq!(follower.join().unwrap(), Ok(()));
-    }
+    three_follow(&proxy, &object, &half);
     assert_eq!(endpoint.asked(), 1);
     assert!(reads(&mut leader, &object).is_err(), "it does not look whole");
 }

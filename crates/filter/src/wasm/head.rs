@@ -1,7 +1,9 @@
 //! What a module sees of an exchange, and what becomes of its changes.
 
 use crate::ext::{asked_host, checked_host, checked_path, checked_query};
-use crate::{Facts, FieldView, Moved, QueryEdit, RequestCx, ResponseCx, TargetEdit, may_be_changed};
+use crate::{
+    Facts, FieldView, HeadFields, Moved, QueryEdit, RequestCx, ResponseCx, TargetEdit, may_be_changed,
+};
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::octet;
 use thalweg_wasm::{Allowed, Edit, Field, Head, Side};
@@ -135,16 +137,7 @@ pub(super) fn apply(cx: &mut RequestCx<'_>, edits: Vec<Edit>) {
                 }
             }
             Edit::Add(name, value) if name == b":authority" => cx.target.set_host(value),
-            Edit::Add(name, value) => {
-                if let Ok(name) = str::from_utf8(&name) {
-                    cx.fields.append(name, &value);
-                }
-            }
-            Edit::Remove(name) => {
-                if let Ok(name) = str::from_utf8(&name) {
-                    cx.fields.remove(name);
-                }
-            }
+            edit => change(&mut cx.fields, edit),
         }
     }
 }
@@ -152,18 +145,16 @@ pub(super) fn apply(cx: &mut RequestCx<'_>, edits: Vec<Edit>) {
 /// Makes the module's changes of a response.
 pub(super) fn apply_response(cx: &mut ResponseCx<'_>, edits: Vec<Edit>) {
     for edit in edits {
-        match edit {
-            Edit::Add(name, value) => {
-                if let Ok(name) = str::from_utf8(&name) {
-                    cx.fields.append(name, &value);
-                }
-            }
-            Edit::Remove(name) => {
-                if let Ok(name) = str::from_utf8(&name) {
-                    cx.fields.remove(name);
-                }
-            }
-        }
+        change(&mut cx.fields, edit);
+    }
+}
+
+fn change(fields: &mut HeadFields<'_>, edit: Edit) {
+    let (Edit::Add(name, _) | Edit::Remove(name)) = &edit;
+    let Ok(name) = str::from_utf8(name) else { return };
+    match &edit {
+        Edit::Add(_, value) => fields.append(name, value),
+        Edit::Remove(_) => drop(fields.remove(name)),
     }
 }
 

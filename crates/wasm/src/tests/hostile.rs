@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::HttpCall;
+use crate::instance::{CALLBACKS, Callback};
 use std::time::{Duration, Instant};
 
 /// What a callback does, and how its end is told.
@@ -65,17 +66,8 @@ fn provoke(plugin: &Arc<Plugin>, name: &str) -> Result<(), Failure> {
 
 #[test]
 fn a_failure_in_any_callback_ends_in_time_and_costs_one_instance() {
-    for name in [
-        "proxy_on_request_headers",
-        "proxy_on_request_body",
-        "proxy_on_response_headers",
-        "proxy_on_response_body",
-        "proxy_on_http_call_response",
-        "proxy_on_tick",
-        "proxy_on_done",
-        "proxy_on_log",
-        "proxy_on_delete",
-    ] {
+    // Those before it are called as the module starts.
+    for &name in &CALLBACKS[Callback::RequestHeaders as usize..] {
         for (at, (deed, expected)) in DEEDS.into_iter().enumerate() {
             let plugin = plugin(&format!("{name}-{at}"), &with_callback(name, deed));
             let began = Instant::now();
