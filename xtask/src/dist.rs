@@ -90,11 +90,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.binary {
         Some(binary) => binary::split(binary, &job.folder)?,
         None => {
-            let built = binary::build(&root(), &target()?, job.epoch)?;
+            let built = if args.twice {
+                binary::build_twice(&target()?, job.epoch)?
+            } else {
+                binary::build(&root(), &target()?, job.epoch)?
+            };
             binary::split(&built, &job.folder)?;
-            if args.twice {
-                binary::again(&built, job.epoch)?;
-            }
         }
     }
     pack(&job, args)?;

@@ -3,9 +3,11 @@
 //! Each part runs as a command of its own, so that it is measured as if it had been called alone. What it says goes to
 //! the terminal; its report goes to a folder as Markdown and, table by table, as JSON ([`tables`]). A part whose report
 //! is there already is not run again, so that a run which was interrupted goes on where it stopped. At the end
-//! everything becomes one HTML file without references to others ([`page`], with [`chart`] for its pictures).
+//! everything becomes one HTML file without references to others ([`page`], with [`chart`] for its pictures). A whole run
+//! goes to `bench/results`, and can be held against an earlier one ([`compare`]).
 
 mod chart;
+mod compare;
 mod page;
 mod tables;
 
@@ -38,6 +40,9 @@ pub(crate) struct All {
     /// Where reports go, and are looked for (default: below target, one folder for quick runs and one for others)
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
+    /// The folder of an earlier run: how far the ratios of this one are from its
+    #[arg(long, value_name = "DIR")]
+    compare: Option<PathBuf>,
 }
 
 /// A bench with its arguments in a whole run and in a quick one; no quick one where it cannot be short.
@@ -50,48 +55,60 @@ struct Part {
 const PARTS: &[Part] = &[
     Part {
         name: "small",
-        whole: "--rounds 9",
+        whole: "--rounds 9 --seconds 3",
         quick: Some("--rounds 1 --seconds 2 --connections 50 --idle 2000"),
     },
     Part { name: "balance", whole: "", quick: Some("") },
-    Part { name: "tls", whole: "", quick: Some("--rounds 1 --seconds 1 --idle 500 --peers thalweg,nginx") },
-    Part { name: "compress", whole: "", quick: Some("--rounds 1 --seconds 1") },
-    Part { name: "cache", whole: "", quick: Some("--quick") },
+    Part {
+        name: "tls",
+        whole: "--seconds 2",
+        quick: Some("--rounds 1 --seconds 1 --idle 500 --peers thalweg,nginx"),
+    },
+    Part { name: "compress", whole: "--rounds 3 --seconds 2", quick: Some("--rounds 1 --seconds 1") },
+    Part { name: "cache", whole: "--rounds 3 --seconds 2", quick: Some("--quick") },
     Part {
         name: "connections",
-        whole: "",
+        whole: "--rounds 5 --seconds 2",
         quick: Some("--rounds 1 --seconds 1 --requests 5000 --idle 1000 --bytes 5000000"),
     },
     Part {
         name: "ab",
-        whole: "",
+        whole: "--layouts shared --concurrency 10,100,1000,5000,7500,9500",
         quick: Some("--rounds 1 --requests 5000 --concurrency 10,1000 --layouts shared --ways each"),
     },
     Part {
         name: "gateways",
-        whole: "",
+        whole: "--rounds 3 --seconds 3 --requests 20000",
         quick: Some("--rounds 1 --seconds 2 --requests 5000 --peers thalweg,nginx,haproxy,go"),
     },
     Part {
         name: "ramp",
-        whole: "",
+        whole: "--seconds 5",
         quick: Some("--rounds 1 --seconds 4 --rates 300 --peers thalweg,nginx,go"),
     },
-    Part { name: "stream", whole: "", quick: Some("--rounds 1 --seconds 1 --only loopback") },
-    Part { name: "slow", whole: "", quick: Some("--readers 1000 --spans 3") },
+    Part {
+        name: "stream",
+        whole: "--rounds 3 --seconds 2",
+        quick: Some("--rounds 1 --seconds 1 --only loopback"),
+    },
+    Part { name: "slow", whole: "--spans 6", quick: Some("--readers 1000 --spans 3") },
     Part {
         name: "sealed",
-        whole: "",
+        whole: "--servers 50,125,200,275 --others 50 --sizes 1024",
         quick: Some("--rounds 1 --servers 50,275 --others 50 --sizes 1024 --modes raw --addresses 1000"),
     },
-    Part { name: "costs", whole: "", quick: Some("--rounds 1 --seconds 1 --peers thalweg,nginx") },
+    Part {
+        name: "costs",
+        whole: "--rounds 3 --seconds 2",
+        quick: Some("--rounds 1 --seconds 1 --peers thalweg,nginx"),
+    },
     Part {
         name: "growth",
-        whole: "",
+        whole: "--rounds 3 --sizes 10,1000,10000",
         quick: Some("--rounds 1 --seconds 1 --sizes 10,1000 --reloads 20 --peers thalweg,nginx"),
     },
-    Part { name: "discovery", whole: "", quick: Some("--rounds 1 --seconds 1") },
-    Part { name: "dashboard", whole: "", quick: None },
+    Part { name: "discovery", whole: "--rounds 3", quick: Some("--rounds 1 --seconds 1") },
+    Part { name: "dashboard", whole: "--rounds 3 --round-seconds 8 --seconds 60", quick: None },
 ];
 
 /// A part that has been measured.
@@ -176,17 +193,33 @@ fn report(said: &str) -> Option<String> {
 }
 
 fn write(args: &All, folder: &Path, measured: &[Measured], failed: &[&str]) -> Result<()> {
-    let parts: Vec<_> = measured.iter().map(|part| (part.name, part.markdown.as_str())).collect();
+    let mut parts: Vec<_> = measured.iter().map(|part| (part.name, part.markdown.as_str())).collect();
+    let compared = args.compare.as_deref().map(|earlier| compare::with(earlier, &parts)).transpose()?;
+    if let Some(compared) = &compared {
+        println!("{compared}");
+        fs::write(folder.join("second-run.md"), compared)?;
+        parts.push(("second-run", compared));
+    }
     let html = page::html(&parts, failed, args.quick)?;
     let file = folder.join("report.html");
     fs::write(&file, &html)?;
     println!("bench: the report is {}", file.display());
     // Only a whole run is a result.
     if !args.quick && args.only.is_empty() && failed.is_empty() {
-        let name = format!("bench/results/all-{}.html", today()?);
-        fs::write(root().join(&name), html)?;
-        println!("bench: written to {name}");
+        keep(folder, &format!("bench/results/all-{}", today()?))?;
     }
+    Ok(())
+}
+
+/// Puts what is in the folder among the results.
+fn keep(folder: &Path, name: &str) -> Result<()> {
+    let to = root().join(name);
+    fs::create_dir_all(&to)?;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    println!("bench: written to {name}");
     Ok(())
 }
 

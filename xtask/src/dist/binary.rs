@@ -61,24 +61,32 @@ pub(super) fn split(binary: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds again from a copy of what is committed, at another path, and compares.
-pub(super) fn again(first: &Path, epoch: u64) -> Result<()> {
+/// Builds, at the same time from a copy of what is committed at another path, and compares: most of a build is the last
+/// step of the linker, which has one thread.
+pub(super) fn build_twice(into: &Path, epoch: u64) -> Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("thalweg-dist-{}", std::process::id()));
-    let sources = folder.join("elsewhere");
-    let result = (|| {
+    let again = || -> Result<PathBuf> {
+        let sources = folder.join("elsewhere");
         fs::create_dir_all(&sources)?;
         let archive = folder.join("sources.tar");
         run_command(
             Command::new("git").args(["archive", "--output"]).arg(&archive).arg("HEAD").current_dir(root()),
         )?;
         run_command(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&sources))?;
-        let second = build(&sources, &folder.join("target"), epoch)?;
-        if fs::read(first)? != fs::read(&second)? {
+        build(&sources, &folder.join("target"), epoch)
+    };
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(again);
+        (build(&root(), into, epoch), second.join())
+    });
+    let compared = (|| {
+        let (first, second) = (first?, second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+        if fs::read(&first)? != fs::read(&second)? {
             bail!("two builds of the same sources differ (is everything committed?)");
         }
         println!("dist: two builds of the same sources have the same bytes");
-        Ok(())
+        Ok(first)
     })();
     let _ = fs::remove_dir_all(&folder);
-    result
+    compared
 }
