@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod allocator;
+pub mod code;
 pub mod connect;
 pub mod crash;
 pub mod datagram;

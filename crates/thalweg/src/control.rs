@@ -87,6 +87,7 @@ use thalweg_admin::{Author, ConfigOrigin, Control as _, Handle, Webhooks};
 use thalweg_core::Notice;
 use thalweg_discovery::{Followed, Followers, Registered, Registrations, Update};
 use thalweg_net::allocator::tidy_up;
+use thalweg_net::code::let_go_of_start;
 use thalweg_observe::LogWriter;
 use thalweg_proxy::plan::Banned;
 use thalweg_proxy::{Bound, Plan};
@@ -205,6 +206,7 @@ impl Control {
         let shared = self.shared.clone();
         self.look_after_plan(true);
         self.tell_supervisor();
+        let_go_of_start();
         for update in std::mem::take(&mut self.early) {
             self.take_over(update);
         }

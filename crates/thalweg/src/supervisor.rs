@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thalweg_net::code::let_go_of_start;
 use thalweg_net::crash::signal_name;
 use thalweg_net::inherited::{InheritedSocket, of_systemd};
 use tokio::process::Command;
@@ -227,6 +228,7 @@ impl Supervisor {
             MessageSpec::Serving { state } => {
                 (child.serves_since, child.state) = (Some(Instant::now()), state);
                 self.current = Some(number);
+                let_go_of_start();
             }
             MessageSpec::Leaving => {
                 child.is_leaving = true;
