@@ -22,8 +22,11 @@ fn check_ends_with_0_for_a_good_file() {
     let directory = Directory::new();
     let text = config(&["http://127.0.0.1:9001"], "").replace("{log}", "stdout");
     let file = directory.write("good.yaml", &text);
-    let finished = thalweg(&directory, &["check", &file.to_string_lossy()]);
-    assert_eq!(finished.code, 0, "{}{}", finished.stdout, finished.stderr);
+    let file = file.to_string_lossy();
+    for arguments in [&["check", &file][..], &["check", "--config", &file], &["check", "-c", &file]] {
+        let finished = thalweg(&directory, arguments);
+        assert_eq!(finished.code, 0, "{arguments:?}: {}{}", finished.stdout, finished.stderr);
+    }
 }
 
 #[test]

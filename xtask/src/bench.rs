@@ -31,6 +31,7 @@ mod frame;
 mod gateways;
 mod growth;
 mod java;
+mod latency;
 mod layout;
 mod load;
 mod machine;
@@ -97,6 +98,8 @@ pub(crate) enum Bench {
     Dashboard(dashboard::Dashboard),
     /// Endpoints that change a thousand times a second: latency, CPU of the control thread and of workers, memory
     Discovery(discovery::Discovery),
+    /// Latency of small exchanges at a fixed rate, 70 % of what nginx can do: percentiles beside others
+    Latency(latency::Latency),
     /// Features: CPU per exchange and latency with each of them, beside the plain exchange of the same program
     Costs(costs::Costs),
     /// More and more routes, services, endpoints, connections: CPU per exchange, memory, start; reloads under load
@@ -165,6 +168,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Connections(args) => connections::run(args),
         Bench::Dashboard(args) => dashboard::run(args),
         Bench::Discovery(args) => discovery::run(args),
+        Bench::Latency(args) => latency::run(args),
         Bench::Costs(args) => costs::run(args),
         Bench::Growth(args) => growth::run(args),
         Bench::Sealed(args) => sealed::run(args),
@@ -190,7 +194,7 @@ fn small(args: &Small) -> Result<()> {
     let mut place = Place::new(folder.0.clone())?;
     let backend = contestant::backend(&args.nginx, LOAD_CPU, &mut place)?;
     place.backend = backend.address;
-    let contestants = contestant::find(args)?;
+    let contestants = contestant::find_for(args)?;
     if contestants.is_empty() {
         bail!("none of the contestants is there");
     }

@@ -58,6 +58,7 @@ const PARTS: &[Part] = &[
         whole: "--rounds 9 --seconds 3",
         quick: Some("--rounds 1 --seconds 2 --connections 50 --idle 2000"),
     },
+    Part { name: "latency", whole: "--rounds 9 --seconds 3", quick: Some("--rounds 1 --seconds 1") },
     Part { name: "balance", whole: "", quick: Some("") },
     Part {
         name: "tls",

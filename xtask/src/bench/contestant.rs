@@ -240,30 +240,56 @@ fn backend_as(
     place.start(command, &folder, address, ("bench", "/")).context("the backend does not start")
 }
 
-/// Builds or finds those that the command line names; says which are missing.
-pub(crate) fn find(args: &Small) -> Result<Vec<Contestant>> {
+/// Where the programs of the contestants are.
+#[derive(Clone, Copy)]
+pub(crate) struct Programs<'a> {
+    pub(crate) thalweg: Option<&'a Path>,
+    pub(crate) floor: Option<&'a Path>,
+    pub(crate) nginx: &'a Path,
+    pub(crate) haproxy: &'a Path,
+}
+
+/// Builds or finds these, plain; says which are missing.
+pub(crate) fn find(kinds: &[Kind], programs: Programs<'_>) -> Result<Vec<Contestant>> {
     let mut found = Vec::new();
-    for kind in args.peers.iter().copied() {
+    for &kind in kinds {
         let program = match kind {
-            Kind::Thalweg => built("thalweg", args.thalweg.as_deref())?,
-            Kind::Floor => built("floor", args.floor.as_deref())?,
-            Kind::Nginx => args.nginx.clone(),
-            Kind::Haproxy => args.haproxy.clone(),
+            Kind::Thalweg => built("thalweg", programs.thalweg)?,
+            Kind::Floor => built("floor", programs.floor)?,
+            Kind::Nginx => programs.nginx.to_owned(),
+            Kind::Haproxy => programs.haproxy.to_owned(),
         };
         let Some(program) = locate(&program) else {
             println!("bench: {} is not here, left out", program.display());
             continue;
         };
-        let filtered = if kind == Kind::Thalweg { args.filters.as_slice() } else { &[] };
         match version(kind, &program) {
-            Ok(version) => {
-                let with =
-                    |role| Contestant { kind, role, program: program.clone(), version: version.clone() };
-                found.push(with(Role::Plain));
-                found.extend(filtered.iter().map(|filters| with(Role::Filters(*filters))));
-            }
+            Ok(version) => found.push(Contestant { kind, role: Role::Plain, program, version }),
             Err(error) => println!("bench: {} left out: {error:#}", kind.name()),
         }
+    }
+    Ok(found)
+}
+
+/// Those that the command line of `bench small` names, with the other forms of the product.
+pub(crate) fn find_for(args: &Small) -> Result<Vec<Contestant>> {
+    let programs = Programs {
+        thalweg: args.thalweg.as_deref(),
+        floor: args.floor.as_deref(),
+        nginx: &args.nginx,
+        haproxy: &args.haproxy,
+    };
+    let mut found = find(&args.peers, programs)?;
+    if let Some(place) = found.iter().position(|contestant| contestant.kind == Kind::Thalweg) {
+        let Contestant { kind, program, version, .. } = &found[place];
+        let with = |filters: &Filters| Contestant {
+            kind: *kind,
+            role: Role::Filters(*filters),
+            program: program.clone(),
+            version: version.clone(),
+        };
+        let filtered: Vec<_> = args.filters.iter().map(with).collect();
+        found.splice(place + 1..place + 1, filtered);
     }
     if let Some(before) = &args.before {
         // It was asked for by name: a comparison without it would not be what was asked for.

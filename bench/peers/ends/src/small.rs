@@ -2,8 +2,8 @@
 //!
 //! A time counts from the moment at which its request was to be sent, not from that at which it was: a delay that
 //! holds up later requests counts in each of them. The first span is for warming up and says nothing; each other one
-//! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least` and `RESULT count p50 p99 most bad`,
-//! times in microseconds.
+//! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least`, `PERCENTILES` with those of
+//! [`PERCENTILES`] and `RESULT count p50 p99 most bad`, times in microseconds.
 //!
 //! A server may close a connection on which nothing is asked: a new one takes its place, and nothing has failed. Where
 //! it closes one with a request on it, that request is bad, and those behind it go on over a new one.
@@ -17,6 +17,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 /// Time in which an answer must come; a connection without one counts as broken.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Percentiles that are told of all times together.
+const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99];
 
 /// What is asked for, and for how long.
 pub(crate) struct Pace<'a> {
@@ -49,15 +52,36 @@ struct Due {
     number: u32,
 }
 
-/// Sends `rate` requests per second, in turn on all connections, and measures each.
+/// Sends `rate` requests per second, in turn on all connections, measures each, and says what came of them.
 pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
+    let mut all = Vec::new();
+    let (_, bad) = ask(address, pace, |span, times| {
+        if span > 0 {
+            all.extend_from_slice(times);
+            println!("SPAN {}", figures(times));
+        }
+    })?;
+    println!("MOMENTS {}", moments(&all));
+    let result = figures(&mut all);
+    println!("PERCENTILES{}", percentiles(&all));
+    println!("RESULT {result} {bad}");
+    Ok(())
+}
+
+/// Asks, and calls with the number of each span and its times. The times of the last span, and how many requests have
+/// failed in all.
+fn ask(
+    address: SocketAddr,
+    pace: &Pace<'_>,
+    mut is_over: impl FnMut(u32, &mut [Duration]),
+) -> io::Result<(Vec<Duration>, u64)> {
     let askers: io::Result<Vec<_>> = (0..pace.connections).map(|_| Asker::connect(address)).collect();
     let mut askers = askers?;
     let (start, mut next, mut bad) = (Instant::now(), 0_u32, 0_u64);
-    let mut all = Vec::new();
+    let mut times = Vec::new();
     for span in 0..=pace.spans {
         let end = start + pace.span * (span + 1);
-        let mut times = Vec::new();
+        times.clear();
         loop {
             let now = Instant::now();
             if now >= end {
@@ -80,14 +104,9 @@ pub(crate) fn run(address: SocketAddr, pace: &Pace<'_>) -> io::Result<()> {
             });
             wait(&askers, due.min(end))?;
         }
-        if span > 0 {
-            all.extend_from_slice(&times);
-            println!("SPAN {}", figures(&mut times));
-        }
+        is_over(span, &mut times);
     }
-    println!("MOMENTS {}", moments(&all));
-    println!("RESULT {} {bad}", figures(&mut all));
-    Ok(())
+    Ok((times, bad))
 }
 
 fn stream_to(address: SocketAddr) -> io::Result<TcpStream> {
@@ -179,6 +198,15 @@ fn figures(times: &mut [Duration]) -> String {
     format!("{} {median} {far} {most}", times.len())
 }
 
+/// The [`PERCENTILES`] of sorted times, each behind a space: the time within which that share of all came.
+fn percentiles(times: &[Duration]) -> String {
+    let at = |percent: f64| {
+        let place = (times.len() as f64 * percent / 100.0).ceil() as usize;
+        times.get(place.saturating_sub(1)).map_or(0, Duration::as_micros)
+    };
+    PERCENTILES.iter().map(|percent| format!(" {}", at(*percent))).collect()
+}
+
 /// Mean, standard deviation and least, in microseconds.
 fn moments(times: &[Duration]) -> String {
     let micros = |time: &Duration| time.as_secs_f64() * 1e6;
@@ -198,6 +226,46 @@ mod tests {
     fn moments_of_three() {
         assert_eq!(moments(&[1, 2, 3].map(Duration::from_millis)), "2000 816 1000");
         assert_eq!(moments(&[]), "0 0 0");
+    }
+
+    #[test]
+    fn percentiles_are_of_all_times_and_the_rarest_is_the_most_of_few() {
+        let times: Vec<_> = (1..=1000).map(Duration::from_micros).collect();
+        assert_eq!(percentiles(&times), " 500 750 900 950 990 995 999 1000");
+        assert_eq!(percentiles(&[]), " 0 0 0 0 0 0 0 0");
+    }
+
+    /// A server that stops for 300 ms under 500 requests a second holds up 150 of them, the first for 300 ms and the
+    /// last for none: 150 ms on average. A client that waits for answers before it counts would see one late request.
+    #[test]
+    fn a_stall_counts_in_each_request_that_was_due_within_it() {
+        const STALL: Duration = Duration::from_millis(300);
+        const RATE: u32 = 500;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
+            let (mut bytes, mut answered) = ([0; 4096], 0);
+            while let Ok(count @ 1..) = stream.read(&mut bytes) {
+                // One connection asks again when it has been answered.
+                assert!(bytes[..count].ends_with(b"\r\n\r\n"));
+                answered += 1;
+                if answered == RATE / 2 {
+                    std::thread::sleep(STALL);
+                }
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            }
+        });
+        let pace =
+            Pace { text: "ok", hosts: 0, connections: 1, rate: RATE, span: Duration::from_secs(1), spans: 0 };
+        let times = ask(address, &pace, |_, _| {}).unwrap().0;
+        server.join().unwrap();
+        let late: Vec<_> = times.iter().filter(|time| **time > Duration::from_millis(10)).collect();
+        let held: Duration = late.iter().copied().sum();
+        assert!(late.len() >= 120, "{} of {}", late.len(), times.len());
+        assert!(held > STALL * RATE * 3 / 10 / 2 * 8 / 10, "{held:?}");
+        assert!(times.iter().max() >= Some(&(STALL * 95 / 100)), "{:?}", times.iter().max());
     }
 
     #[test]

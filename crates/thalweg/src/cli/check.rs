@@ -14,6 +14,9 @@ pub(crate) struct CheckArgs {
     /// The configuration; default: where `run` would find it
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
+    /// The same, as `run` has it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
     /// One line per mistake, `file:line:column: message`
     #[arg(long)]
     lines: bool,
@@ -32,7 +35,7 @@ pub(crate) struct CheckArgs {
 }
 
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
-    let Some(path) = locate(args.file.as_deref()) else {
+    let Some(path) = locate(args.file.as_deref().or(args.config.as_deref())) else {
         if args.json {
             say("[]");
         }
