@@ -62,7 +62,7 @@ pub(super) fn split(binary: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Builds, at the same time from a copy of what is committed at another path, and compares: most of a build is the last
-/// step of the linker, which has one thread.
+/// step of the linker, which has one thread. Where they differ, both stay.
 pub(super) fn build_twice(into: &Path, epoch: u64) -> Result<PathBuf> {
     let folder = std::env::temp_dir().join(format!("thalweg-dist-{}", std::process::id()));
     let again = || -> Result<PathBuf> {
@@ -79,14 +79,12 @@ pub(super) fn build_twice(into: &Path, epoch: u64) -> Result<PathBuf> {
         let second = scope.spawn(again);
         (build(&root(), into, epoch), second.join())
     });
-    let compared = (|| {
-        let (first, second) = (first?, second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-        if fs::read(&first)? != fs::read(&second)? {
-            bail!("two builds of the same sources differ (is everything committed?)");
-        }
-        println!("dist: two builds of the same sources have the same bytes");
-        Ok(first)
-    })();
+    let (first, second) = (first?, second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+    if fs::read(&first)? != fs::read(&second)? {
+        let both = format!("{} and {}", first.display(), second.display());
+        bail!("two builds of the same sources differ (is everything committed?): {both}");
+    }
+    println!("dist: two builds of the same sources have the same bytes");
     let _ = fs::remove_dir_all(&folder);
-    compared
+    Ok(first)
 }
