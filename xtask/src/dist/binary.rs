@@ -23,12 +23,12 @@ pub(super) fn build(from: &Path, into: &Path, epoch: u64) -> Result<PathBuf> {
         None => PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cargo"),
     };
     let rust = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(from))?;
-    // The last that fits counts: the sources may lie below another of them.
+    // The last that fits counts: the sources may lie below another of them, and `into` mostly lies below the sources.
     let places = [
         (Path::new(rust.trim()), "/rust"),
         (cargo_home.as_path(), "/cargo"),
-        (into, "/build"),
         (from, "/thalweg"),
+        (into, "/build"),
     ];
     let mut rust_flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     let mut c_flags = Vec::new();
