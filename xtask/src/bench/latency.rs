@@ -87,7 +87,7 @@ struct Rounds {
 /// Runs what the command line asks for.
 pub(crate) fn run(args: &Latency) -> Result<()> {
     let nginx = args.proxies.nginx.to_string_lossy();
-    if let Some(program) = ["taskset", "setpriv", "chrt", "wrk", &nginx].iter().find(|name| !exists(name)) {
+    if let Some(program) = ["taskset", "setpriv", "wrk", &nginx].iter().find(|name| !exists(name)) {
         bail!("{program} is not installed\nhelp: apt-get install util-linux wrk nginx-light");
     }
     let has_counts = args.rounds > 0 && args.seconds > 0 && args.connections > 0;
@@ -136,7 +136,7 @@ fn interleaved(
     for round in 0..=args.rounds {
         for i in order(round, targets.len()) {
             let name = contestants.get(i).map_or(ALONE, Entrant::name);
-            let sample = sample(args, rate, targets[i], ends).with_context(|| name.to_owned())?;
+            let sample = sample(args, rate, targets[i], (ends, place)).with_context(|| name.to_owned())?;
             println!(
                 "bench: round {round}: {name:<8} p50 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs, {} failed",
                 sample.at("p50"),
@@ -153,10 +153,10 @@ fn interleaved(
     Ok(Rounds { rate, contestants: samples, alone })
 }
 
-fn sample(args: &Latency, rate: u64, on: &Running, ends: &Path) -> Result<Sample> {
-    // The client is never late because the backend is busy.
-    let mut command = std::process::Command::new("chrt");
-    command.args(["--fifo", "1", "taskset", "-c", LOAD_CPU]).arg(ends).arg("small");
+fn sample(args: &Latency, rate: u64, on: &Running, (ends, place): (&Path, &Place)) -> Result<Sample> {
+    // Without priority over the backend: at such a rate one that always came first would leave it no time.
+    let mut command = place.command(LOAD_CPU, ends);
+    command.arg("small");
     command.args([&on.address.to_string(), configs::BODY, &args.connections.to_string(), &rate.to_string()]);
     // The first second is dropped.
     let text = output(command.args(["1", &args.seconds.to_string()]))?;

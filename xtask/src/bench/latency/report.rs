@@ -12,6 +12,9 @@ use crate::bench::{PROXY_CPU, configs, frame};
 
 /// Most p99.9 as a multiple of nginx's: 1.0, and what is noise on two shared cores.
 const GATE: f64 = 1.1;
+/// The least share of the requests that were sent which has to be answered in time: with less, the rate is not what was
+/// asked for.
+const ANSWERED: f64 = 0.99;
 /// Percentiles that have a ratio.
 const JUDGED: [&str; 3] = ["p50", "p99", "p99.9"];
 
@@ -79,7 +82,16 @@ impl frame::Report for Report<'_> {
         let both = own.zip(self.of(Kind::Nginx));
         let ratio = both.map(|(own, nginx)| median_ratio(own, nginx, |it| it.at("p99.9")));
         let failed = own.map(|own| own.iter().map(|it| it.failed).sum::<u64>() as f64);
+        let sent = (self.rounds.rate * self.args.seconds) as f64;
+        let late = |own: &[Sample]| {
+            spread(&own.iter().map(|it| 1.0 - it.answered as f64 / sent).collect::<Vec<_>>()).1
+        };
         vec![
+            Gate {
+                name: "share that is late by seconds".to_owned(),
+                most: 1.0 - ANSWERED,
+                measured: own.map(late),
+            },
             Gate { name: "p99.9, × nginx's".to_owned(), most: GATE, measured: ratio },
             Gate { name: "failed requests".to_owned(), most: 0.0, measured: failed },
         ]
@@ -92,8 +104,7 @@ impl frame::Report for Report<'_> {
     fn method(&self, text: &mut String) -> Result<()> {
         writeln!(
             text,
-            "- proxy on CPU {PROXY_CPU}; client and backend (nginx, {} bytes from memory) on the other one; the client has \
-             real-time priority\n\
+            "- proxy on CPU {PROXY_CPU}; client and backend (nginx, {} bytes from memory) on the other one\n\
              - {} interleaved rounds of {} s per contestant after one that is dropped, each in another order; all stay up\n\
              - {} kept connections, asked in turn; each request leaves at its own time whatever the pace of answers, and \
              its time counts\n  from then; one that finds its connection busy waits for it\n\
