@@ -27,8 +27,8 @@ fn code_around(maps: &str, address: usize) -> Option<(usize, usize)> {
 
 #[expect(unsafe_code, reason = "advice that may change memory has no safe form (decision 0103)")]
 fn discard(start: usize, length: usize) {
-    // SAFETY: the range is a private mapping of a file that cannot be written to, so that each page that goes away comes
-    // back with the same bytes when it is touched.
+    // SAFETY: the range is a private mapping of a file, and is not written to: each page that goes away comes back with
+    // the same bytes when it is touched.
     let _ = unsafe { libc::madvise(start as *mut c_void, length, libc::MADV_DONTNEED) };
 }
 

@@ -3,8 +3,8 @@
 //! Each part runs as a command of its own, so that it is measured as if it had been called alone. What it says goes to
 //! the terminal; its report goes to a folder as Markdown and, table by table, as JSON ([`tables`]). A part whose report
 //! is there already is not run again, so that a run which was interrupted goes on where it stopped. At the end
-//! everything becomes one HTML file without references to others ([`page`], with [`chart`] for its pictures). A whole run
-//! goes to `bench/results`, and can be held against an earlier one ([`compare`]).
+//! everything becomes one HTML file without references to others ([`page`], with [`chart`] for its pictures). A whole
+//! run goes to `bench/results`, and can be held against an earlier one ([`compare`]).
 
 mod chart;
 mod compare;

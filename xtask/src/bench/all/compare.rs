@@ -1,7 +1,7 @@
 //! Two runs of the same benches: how far their ratios are from each other.
 //!
-//! Ratios are the figures that a report prints in bold with the least and the most of their rounds behind them. They are
-//! paired by part, heading, row and column; what only one of the runs has is left out and counted.
+//! Ratios are the figures that a report prints in bold with the least and the most of their rounds behind them. They
+//! are paired by part, heading, row and column; what only one of the runs has is left out.
 
 use std::fmt::Write as _;
 use std::fs;
