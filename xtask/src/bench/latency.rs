@@ -2,9 +2,9 @@
 //!
 //! Order of a run: a backend → the contestants, which all stay up → what nginx can do at the most, and from that the
 //! rate → interleaved rounds, with the backend alone as one more contestant → [`report`]. The client
-//! (`bench/peers/ends`) sends each request at its own time whatever the pace of answers, and counts from then, so that a
-//! stall counts in every request that was due within it; its test holds it against a server that stalls for a known
-//! time. The proxy is pinned to one CPU, client and backend to the other.
+//! (`bench/peers/ends`) sends each request at its own time whatever the pace of answers, and counts from then, so
+//! that a stall counts in every request that was due within it; its test holds it against a server that stalls for a
+//! known time. The proxy is pinned to one CPU, client and backend to the other.
 
 mod report;
 
