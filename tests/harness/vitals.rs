@@ -1,5 +1,6 @@
 //! What a running proxy holds: descriptors, memory, exchanges. Tests compare before and after.
 
+use std::fmt::Display;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -77,9 +78,15 @@ fn links(proxy: &Proxy) -> Vec<String> {
     names.filter(|name| !name.starts_with("anon_inode:")).collect()
 }
 
-/// Resident memory of the process, in bytes.
+/// Resident memory of the process, in bytes, without the code that it has run so far: that is a file, and comes and
+/// goes with what is called (`docs/decisions/0103`).
 pub fn resident(proxy: &Proxy) -> u64 {
-    memory(proxy, "VmRSS:")
+    held_by(proxy.process().pid())
+}
+
+/// The same of a process.
+pub fn held_by(pid: impl Display) -> u64 {
+    memory(&pid, "RssAnon:") + memory(&pid, "RssShmem:")
 }
 
 /// Forgets how much memory the process ever had: [`most_resident`] begins here.
@@ -87,13 +94,15 @@ pub fn forget_most_resident(proxy: &Proxy) {
     fs::write(format!("/proc/{}/clear_refs", proxy.process().pid()), "5").unwrap();
 }
 
-/// Most resident memory of the process, in bytes, since [`forget_most_resident`].
+/// Most resident memory of the process, in bytes, since [`forget_most_resident`], without the code that it has run
+/// until now.
 pub fn most_resident(proxy: &Proxy) -> u64 {
-    memory(proxy, "VmHWM:")
+    let pid = proxy.process().pid();
+    memory(&pid, "VmHWM:").saturating_sub(memory(&pid, "RssFile:"))
 }
 
-fn memory(proxy: &Proxy, of: &str) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", proxy.process().pid())).unwrap();
+fn memory(pid: &impl Display, of: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_default();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }

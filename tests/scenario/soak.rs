@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use thalweg_tests::message::get;
 use thalweg_tests::program::run;
 use thalweg_tests::proxy::command;
-use thalweg_tests::vitals::sum;
+use thalweg_tests::vitals::{held_by, sum};
 use thalweg_tests::{Admin, Directory, Endpoint, Identity, Proxy, Watchdog};
 
 use super::grpc::interop;
@@ -130,16 +130,13 @@ impl Site {
     fn held(&self) -> Held {
         let pid = self.pid();
         let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count() as u64;
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        let resident: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
         let text = get(self.metrics, "/metrics").unwrap().text();
         Held {
             descriptors: count("fd").saturating_sub(sum(&text, "thalweg_upstream_connections_idle")),
             threads: count("task"),
             exchanges: sum(&text, "thalweg_requests_active"),
             clients: sum(&text, "thalweg_connections_active"),
-            resident: resident * 1024,
+            resident: held_by(pid),
         }
     }
 
