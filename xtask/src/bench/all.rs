@@ -133,6 +133,15 @@ pub(super) fn run(args: &All) -> Result<()> {
     let wanted = |part: &&Part| args.only.is_empty() || args.only.iter().any(|only| only == part.name);
     let (mut measured, mut failed) = (Vec::new(), Vec::new());
     let parts: Vec<_> = PARTS.iter().filter(wanted).collect();
+    // Known before an hour of benches, not behind it.
+    if let Some(earlier) = &args.compare {
+        let runs = |part: &&Part| !args.quick || part.quick.is_some();
+        let missing = |part: &&Part| runs(part) && !compare::file(earlier, part.name).is_file();
+        let missing: Vec<_> = parts.iter().copied().filter(missing).map(|part| part.name).collect();
+        if !missing.is_empty() {
+            bail!("{} has no report of {}", earlier.display(), missing.join(", "));
+        }
+    }
     for (number, part) in (1..).zip(&parts) {
         let Some(words) = (if args.quick { part.quick } else { Some(part.whole) }) else { continue };
         println!("bench: part {number} of {}: {}", parts.len(), part.name);
@@ -154,7 +163,7 @@ pub(super) fn run(args: &All) -> Result<()> {
 
 /// The report of one part: from its file, or measured now.
 fn one(name: &str, words: &str, (binary, folder): (&Path, &Path), again: bool) -> Result<String> {
-    let file = folder.join(format!("{name}.md"));
+    let file = compare::file(folder, name);
     if !again && let Ok(markdown) = fs::read_to_string(&file) {
         println!("bench: {name} has been measured: {}", file.display());
         return Ok(markdown);
@@ -212,10 +221,13 @@ fn write(args: &All, folder: &Path, measured: &[Measured], failed: &[&str]) -> R
     Ok(())
 }
 
-/// Puts what is in the folder among the results.
+/// Puts what is in the folder among the results, where it is not there already.
 fn keep(folder: &Path, name: &str) -> Result<()> {
     let to = root().join(name);
     fs::create_dir_all(&to)?;
+    if folder.canonicalize()? == to.canonicalize()? {
+        return Ok(());
+    }
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         fs::copy(entry.path(), to.join(entry.file_name()))?;

@@ -79,12 +79,15 @@ pub(super) fn build_twice(into: &Path, epoch: u64) -> Result<PathBuf> {
         let second = scope.spawn(again);
         (build(&root(), into, epoch), second.join())
     });
-    let (first, second) = (first?, second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-    if fs::read(&first)? != fs::read(&second)? {
+    let second = second.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if let (Ok(first), Ok(second)) = (&first, &second)
+        && fs::read(first)? != fs::read(second)?
+    {
         let both = format!("{} and {}", first.display(), second.display());
         bail!("two builds of the same sources differ (is everything committed?): {both}");
     }
-    println!("dist: two builds of the same sources have the same bytes");
     let _ = fs::remove_dir_all(&folder);
+    let (first, _) = (first?, second?);
+    println!("dist: two builds of the same sources have the same bytes");
     Ok(first)
 }

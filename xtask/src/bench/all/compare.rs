@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -18,10 +18,15 @@ const AGREES: f64 = 0.10;
 /// A ratio of a report, by what it stands for.
 type Ratio = (String, f64);
 
+/// Where the report of a part is in a folder of reports.
+pub(super) fn file(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.md"))
+}
+
 /// The report on these parts beside those of the same names in the folder of an earlier run.
 pub(super) fn with(earlier: &Path, parts: &[(&str, &str)]) -> Result<String> {
     let pair = |(name, after): &(&str, &str)| {
-        let file = earlier.join(format!("{name}.md"));
+        let file = file(earlier, name);
         let before = fs::read_to_string(&file).with_context(|| format!("no report {}", file.display()))?;
         Ok((name.to_string(), differences(&ratios(&before), &ratios(after))))
     };
