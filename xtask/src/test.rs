@@ -19,10 +19,14 @@ use crate::packages;
 
 /// Executables that have the machine for themselves: they measure, or bring threads of their own.
 const ALONE: &[&str] = &["black_box", "steady_state"];
+/// Executables whose tests wait most of their time: they begin first, with more threads than others.
+const WAITING: &[&str] = &["discovery: every_source"];
 /// Scenarios that fill the machine by themselves: they come last, one at a time.
 const LAST: &str = "scenario::hostile_clients::";
 /// Threads of the black-box tests for each core.
 const THREADS: usize = 2;
+/// Threads of [`WAITING`] for each core.
+const WAITING_THREADS: usize = 4;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
@@ -76,8 +80,15 @@ pub(crate) fn build() -> Result<()> {
 /// Runs what [`build`] has built.
 pub(crate) fn all(long: bool) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (alone, together): (Vec<_>, Vec<_>) =
+    let (alone, mut together): (Vec<_>, Vec<_>) =
         executables(long)?.into_iter().partition(|executable| ALONE.contains(&executable.name.as_str()));
+    let waits = |executable: &Executable| WAITING.contains(&executable.name.as_str());
+    together.sort_by_key(|executable| !waits(executable));
+    for executable in together.iter().filter(|executable| waits(executable)) {
+        if let Ok(mut command) = executable.command.lock() {
+            command.arg(format!("--test-threads={}", cores * WAITING_THREADS));
+        }
+    }
     let failed = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -85,7 +85,9 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// Another process answers there, something else than a socket is in the way, or the system refuses.
 pub(crate) fn bind(path: &Path, succeeds: bool) -> io::Result<(UnixListener, SocketFile)> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+        io::Error::new(error.kind(), format!("its directory {} cannot be made: {error}", folder.display()))
+    })?;
     if !succeeds {
         check_free(path)?;
     }
@@ -215,6 +217,15 @@ pub(crate) mod tests {
         fs::write(&path, "precious").unwrap();
         assert!(bind(&path, false).unwrap_err().to_string().contains("not a socket"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_file_where_its_directory_would_be_is_named() {
+        let folder = Folder::new();
+        fs::write(folder.0.join("run"), "precious").unwrap();
+        let said = bind(&folder.0.join("run/admin.sock"), false).unwrap_err().to_string();
+        let named = format!("its directory {} cannot be made: ", folder.0.join("run").display());
+        assert!(said.starts_with(&named), "{said}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ const BUCKETS: u64 = 1024;
 /// Entries that an empty bucket keeps room for: 1 MiB in all buckets of a wheel together.
 const KEEP: usize = 64;
 const WORDS: usize = (BUCKETS / 64) as usize;
+const _: () = assert!(WORDS == u16::BITS as usize);
 
 /// "No deadline". Milliseconds are 64 bits wide: 32 would wrap after seven weeks.
 pub(crate) const NEVER: u64 = u64::MAX;
@@ -81,13 +82,16 @@ struct Wheel {
     grain: u64,
     buckets: Vec<Vec<Entry>>,
     occupied: [u64; WORDS],
+    /// Which words of `occupied` are not zero, a bit each: most turns look for the nearest bucket, and most are empty.
+    words: u16,
     /// Every bucket up to this tick has been taken.
     done: u64,
 }
 
 impl Wheel {
     fn new(grain: u64) -> Self {
-        Self { grain, buckets: (0..BUCKETS).map(|_| Vec::new()).collect(), occupied: [0; WORDS], done: 0 }
+        let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
+        Self { grain, buckets, occupied: [0; WORDS], words: 0, done: 0 }
     }
 
     /// The first time beyond it.
@@ -103,6 +107,7 @@ impl Wheel {
         let at = tick * self.grain;
         self.buckets[bucket].push(Entry { key, at });
         self.occupied[bucket / 64] |= 1 << (bucket % 64);
+        self.words |= 1 << (bucket / 64);
         at
     }
 
@@ -115,6 +120,9 @@ impl Wheel {
             let bucket = (next % BUCKETS) as usize;
             if self.occupied[bucket / 64] & (1 << (bucket % 64)) != 0 {
                 self.occupied[bucket / 64] &= !(1 << (bucket % 64));
+                if self.occupied[bucket / 64] == 0 {
+                    self.words &= !(1 << (bucket / 64));
+                }
                 return Some(std::mem::take(&mut self.buckets[bucket]));
             }
         }
@@ -132,7 +140,7 @@ impl Wheel {
 
     /// Without entries the wheel follows the clock, so that ticks stay within its reach.
     fn follow(&mut self, now: u64) {
-        if self.next_occupied().is_none() {
+        if self.words == 0 {
             self.done = self.done.max(now / self.grain);
         }
     }
@@ -143,15 +151,17 @@ impl Wheel {
         let first = (start % BUCKETS) as usize;
         let mut word = first / 64;
         let mut bits = self.occupied[word] & (!0 << (first % 64));
-        for _ in 0..=WORDS {
-            if bits != 0 {
-                let bucket = word as u64 * 64 + u64::from(bits.trailing_zeros());
-                return Some(start + (bucket + BUCKETS - start % BUCKETS) % BUCKETS);
+        if bits == 0 {
+            // The words behind it, and around to its own beginning.
+            let ahead = self.words.rotate_right(word as u32 + 1);
+            if ahead == 0 {
+                return None;
             }
-            word = (word + 1) % WORDS;
+            word = (word + 1 + ahead.trailing_zeros() as usize) % WORDS;
             bits = self.occupied[word];
         }
-        None
+        let bucket = word as u64 * 64 + u64::from(bits.trailing_zeros());
+        Some(start + (bucket + BUCKETS - start % BUCKETS) % BUCKETS)
     }
 }
 
@@ -201,6 +211,23 @@ mod tests {
         wheel.push(3, 1029 + 1023);
         assert_eq!(due(&mut wheel, 1030), [(1, 1030)]);
         assert_eq!(wheel.next_occupied(), Some(2052));
+    }
+
+    #[test]
+    fn finds_the_nearest_wherever_it_is() {
+        for start in [0, 1, 62, 63, 64, 1000, 1023, 1024, 70_001] {
+            for ahead in (1..BUCKETS).step_by(7).chain([64, 128, BUCKETS - 1]) {
+                let mut wheel = Wheel::new(1);
+                wheel.follow(start);
+                wheel.push(1, start + ahead);
+                assert_eq!(wheel.next_occupied(), Some(start + ahead), "start {start}");
+                wheel.push(2, start + ahead / 2);
+                let nearest = start + (ahead / 2).max(1);
+                assert_eq!(wheel.next_occupied(), Some(nearest), "start {start}, ahead {ahead}");
+                assert_eq!(due(&mut wheel, start + ahead).len(), 2);
+                assert_eq!(wheel.next_occupied(), None, "start {start}, ahead {ahead}");
+            }
+        }
     }
 
     #[test]

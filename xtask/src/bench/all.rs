@@ -84,7 +84,7 @@ const PARTS: &[Part] = &[
     },
     Part {
         name: "ramp",
-        whole: "--seconds 5",
+        whole: "--rounds 3 --seconds 5",
         quick: Some("--rounds 1 --seconds 4 --rates 300 --peers thalweg,nginx,go"),
     },
     Part {

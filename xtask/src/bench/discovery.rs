@@ -25,8 +25,7 @@ use super::contestant::{Kind, Place, Running, built, version};
 use super::frame::{Conditions, Use};
 use super::order::order;
 use super::priority::Priority;
-use super::reported::numbers;
-use super::{Folder, LOAD_CPU, PROXY_CPU, configs, process};
+use super::{Folder, LOAD_CPU, PROXY_CPU, configs, process, reported};
 use crate::command::{exists, locate, output};
 use registry::{Changes, Registry, prefix};
 use report::Report;
@@ -221,8 +220,11 @@ impl<'a> Scene<'a> {
                 last = Some(seen);
                 continue;
             }
-            let numbers = numbers(&line);
-            let &[answered, p50, p99, most, bad] = &numbers[..] else { bail!("the client says {line:?}") };
+            if !line.starts_with("RESULT ") {
+                continue;
+            }
+            let read = reported::result(&line).with_context(|| format!("the client says {line:?}"))?;
+            let [answered, p50, p99, most, bad] = read;
             let [p50, p99, most] = [p50, p99, most].map(|time| time as f64);
             sample = Sample { p50, p99, most, answered, bad, ..sample };
         }

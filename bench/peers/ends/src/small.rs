@@ -5,6 +5,8 @@
 //! says `SPAN count p50 p99 most`, all together `MOMENTS mean deviation least`, `PERCENTILES` with those of
 //! [`PERCENTILES`] and `RESULT count p50 p99 most bad`, times in microseconds.
 //!
+//! What has been sent is waited for when the time is over, and counts in the last span.
+//!
 //! A server may close a connection on which nothing is asked: a new one takes its place, and nothing has failed. Where
 //! it closes one with a request on it, that request is bad, and those behind it go on over a new one.
 
@@ -17,6 +19,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 /// Time in which an answer must come; a connection without one counts as broken.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time between looks at what is still awaited when the time is over, where no answer comes.
+const LAST_LOOK: Duration = Duration::from_millis(100);
+
+/// The end of a body in chunks; the text has to be in one of them.
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 /// Percentiles that are told of all times together.
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99];
@@ -83,13 +91,16 @@ fn ask(
         times.clear();
         loop {
             let now = Instant::now();
-            if now >= end {
+            let is_awaited = span == pace.spans && askers.iter().any(|asker| !asker.due.is_empty());
+            if now >= end && !is_awaited {
                 break;
             }
             let mut due = start + Duration::from_secs(1) * next / pace.rate;
-            while due <= now && !askers.is_empty() {
-                let turn = next as usize % askers.len();
-                askers[turn].due.push_back(Due { at: due, number: next });
+            while due <= now && due < end {
+                match (next as usize).checked_rem(askers.len()) {
+                    Some(turn) => askers[turn].due.push_back(Due { at: due, number: next }),
+                    None => bad += 1,
+                }
                 next += 1;
                 due = start + Duration::from_secs(1) * next / pace.rate;
             }
@@ -99,9 +110,11 @@ fn ask(
                 }
                 bad += 1;
                 asker.due.pop_front();
-                asker.connect_again().is_ok()
+                let goes_on = asker.connect_again().is_ok();
+                bad += if goes_on { 0 } else { asker.due.len() as u64 };
+                goes_on
             });
-            wait(&askers, due.min(end))?;
+            wait(&askers, if now < end { due.min(end) } else { now + LAST_LOOK })?;
         }
         is_over(span, &mut times);
     }
@@ -180,11 +193,12 @@ impl Asker {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         }
-        if !self.answer.ends_with(text.as_bytes()) {
+        if !self.answer.ends_with(text.as_bytes()) && !self.answer.ends_with(LAST_CHUNK) {
             return Ok(false);
         }
-        let good = self.answer.starts_with(b"HTTP/1.1 200 ");
-        if good { Ok(true) } else { Err(io::Error::other("the answer is not what it has to be")) }
+        let has_text = self.answer.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+        let is_good = has_text && self.answer.starts_with(b"HTTP/1.1 200 ");
+        if is_good { Ok(true) } else { Err(io::Error::other("the answer is not what it has to be")) }
     }
 }
 
@@ -266,6 +280,36 @@ mod tests {
         assert!(late.len() >= 120, "{} of {}", late.len(), times.len());
         assert!(held > STALL * RATE * 3 / 10 / 2 * 8 / 10, "{held:?}");
         assert!(times.iter().max() >= Some(&(STALL * 95 / 100)), "{:?}", times.iter().max());
+    }
+
+    /// What these answers make of three requests: how many were good, and how many bad.
+    fn answered_with(answer: &'static str) -> (usize, u64) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            drop(listener);
+            let mut bytes = [0; 4096];
+            while let Ok(1..) = stream.read(&mut bytes) {
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let span = Duration::from_millis(100);
+        let pace = Pace { text: "ok", hosts: 0, connections: 1, rate: 30, span, spans: 0 };
+        let mut good = 0;
+        let bad = ask(address, &pace, |_, span| good += span.len()).unwrap();
+        server.join().unwrap();
+        (good, bad)
+    }
+
+    #[test]
+    fn every_request_is_good_or_bad() {
+        assert_eq!(answered_with("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), (3, 0));
+        let chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+        assert_eq!(answered_with(chunks), (3, 0));
+        let other = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n";
+        assert_eq!(answered_with(other), (0, 3));
+        assert_eq!(answered_with("HTTP/1.1 500 no\r\nContent-Length: 2\r\n\r\nok"), (0, 3));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Scene {
                 let (times, vitals) = (Times::read(&numbers)?, Vitals::now(self.metrics)?);
                 println!("bench: p50 {:?}, p99 {:?}, {vitals}", times.p50, times.p99);
                 run.spans.push((times, vitals));
-            } else {
+            } else if line.starts_with("RESULT ") {
                 run.all = Times::read(&numbers)?;
                 run.bad = numbers.get(4).copied().with_context(|| line)?;
             }
