@@ -195,10 +195,12 @@ fn one(name: &str, words: &str, (binary, folder): (&Path, &Path), again: bool) -
     Ok(markdown)
 }
 
-/// The report in what a bench has printed: from its heading on, without what is said of files behind it.
+/// The report in what a bench has printed: from its heading on, without what is said of files behind it, and without
+/// pictures, which lie beside the results of a day.
 fn report(said: &str) -> Option<String> {
     let lines = said.lines().skip_while(|line| !line.starts_with("# "));
-    let lines: Vec<_> = lines.take_while(|line| !line.starts_with("bench: ")).collect();
+    let lines = lines.take_while(|line| !line.starts_with("bench: "));
+    let lines: Vec<_> = lines.filter(|line| !line.starts_with("![")).collect();
     (!lines.is_empty()).then(|| lines.join("\n") + "\n")
 }
 
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn the_report_is_found_in_what_is_printed() {
-        let said = "bench: round 1\n# Title\n\n| a |\n|---|\n| 1 |\nbench: written to x\n";
+        let said = "bench: round 1\n# Title\n![x](x.svg)\n\n| a |\n|---|\n| 1 |\nbench: written to x\n";
         assert_eq!(report(said).unwrap(), "# Title\n\n| a |\n|---|\n| 1 |\n");
         assert_eq!(report("bench: nothing\n"), None);
     }
