@@ -1,8 +1,9 @@
-//! Whether what `dist` packs is in order: a step of `cargo xtask ci`, and `cargo xtask test --packages`.
+//! Whether what `dist` packs is in order: `cargo xtask test --packages`, some seven minutes, which is no step of
+//! `cargo xtask ci`.
 //!
 //! Packs the binary of the profile dev, and looks at the results with the programs that are there: `dpkg-deb`, `rpm`,
-//! `lintian`, `systemd-analyze`, `helm`; one that is missing is told. With `--packages` the package is also installed,
-//! started, upgraded and removed, in a copy of this machine that is thrown away (`packaging/test/debian.sh`).
+//! `lintian`, `systemd-analyze`, `helm`; one that is missing is told. Then the package is installed, started, upgraded
+//! and removed, in a copy of this machine that is thrown away (`packaging/test/debian.sh`).
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,8 +22,8 @@ const EXPOSURE: f64 = 2.0;
 /// The largest image with the binary that is shipped, compressed.
 const IMAGE: u64 = 25_000_000;
 
-/// Packs and looks; with `install` it installs, too.
-pub(crate) fn check(install: bool) -> Result<()> {
+/// Packs, looks and installs.
+pub(crate) fn check() -> Result<()> {
     let folder = target()?.join("packages");
     let _ = fs::remove_dir_all(&folder);
     // The machine's own have no place in a test.
@@ -42,13 +43,10 @@ pub(crate) fn check(install: bool) -> Result<()> {
     image(&first)?;
     chart(&first)?;
     again(&first, &pack("again", 1, &[])?)?;
-    if install {
-        let second = pack("second", 2, &[Piece::Deb])?;
-        let mut command = Command::new("unshare");
-        command.args(["--mount", "--net", "--pid", "--fork"]).arg(root().join("packaging/test/debian.sh"));
-        run_command(command.arg(named(&first, ".deb")?).arg(named(&second, ".deb")?))?;
-    }
-    Ok(())
+    let second = pack("second", 2, &[Piece::Deb])?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--net", "--pid", "--fork"]).arg(root().join("packaging/test/debian.sh"));
+    run_command(command.arg(named(&first, ".deb")?).arg(named(&second, ".deb")?))
 }
 
 /// The one file with this ending.

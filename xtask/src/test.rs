@@ -57,7 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.packages {
         run_command(&mut cargo("build --package thalweg"))?;
-        return packages::check(true);
+        return packages::check();
     }
     if args.rest.is_empty() {
         build()?;
