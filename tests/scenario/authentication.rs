@@ -1,7 +1,8 @@
 //! Who is let in: files of users and keys that change, and a service that decides and fails.
 
 use std::fs;
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,37 @@ fn users_and_keys_are_read_again_when_their_files_change() {
     assert_eq!(other.value("ratelimit-policy"), Some("\"1h\";q=6;w=3600"), "no plan");
     wait_said(&proxy, "users.htpasswd was read again");
     wait_said(&proxy, "keys.txt was read again");
+    assert!(proxy.stop().status.success());
+}
+
+/// The mistake: who opens many connections with the right password gets 429 on all but sixteen of them.
+#[test]
+fn many_who_come_at_once_with_one_right_login_all_pass() {
+    let _watchdog = watchdog("many_who_come_at_once_with_one_right_login_all_pass");
+    let (upstream, directory) = (Upstream::saying("in"), Directory::new());
+    // The hash of `abc` among those of jBCrypt's tests: one check takes long enough for all to have come.
+    let hash = "$2a$10$WvvTPHKwdBJ3uk0Z37EMR.hLA2W6N9AEBhEgrAOljy2Ae5MtaSIUi";
+    directory.write("users.htpasswd", &format!("ada:{hash}\n"));
+    directory.write("keys.txt", "");
+    let proxy = with_files(directory, &upstream);
+    for (password, status) in [("abd", "401"), ("abc", "200")] {
+        let credential = basic("ada", password);
+        let request = format!("GET /users HTTP/1.1\r\nHost: a.test\r\n{credential}Connection: close\r\n\r\n");
+        let (first, last) = request.as_bytes().split_at(request.len() - 1);
+        let open = || {
+            let mut client = TcpStream::connect(proxy.web()).unwrap();
+            client.set_read_timeout(Some(STEP)).unwrap();
+            client.write_all(first).unwrap();
+            client
+        };
+        let mut clients: Vec<_> = (0..100).map(|_| open()).collect();
+        clients.iter_mut().for_each(|client| client.write_all(last).unwrap());
+        for mut client in clients {
+            let mut response = String::new();
+            client.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{password}: {response}");
+        }
+    }
     assert!(proxy.stop().status.success());
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Asked {
     /// Of the response, where it is known.
     pub(crate) response_length: Option<u64>,
     pub(crate) is_dry_run: bool,
+    /// When the request arrives, where that is not when it is sent.
+    pub(crate) now: Option<Instant>,
     pub(crate) client_ip: IpAddr,
     /// The host that the service was asked for.
     pub(crate) upstream_host: String,
@@ -110,6 +112,7 @@ impl Asked {
             tells_details: true,
             response_length: None,
             is_dry_run: false,
+            now: None,
             client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
             upstream_host: "shop.test".to_owned(),
         }
@@ -150,6 +153,7 @@ impl Asked {
             scheme: self.scheme,
             query,
             is_dry_run: self.is_dry_run,
+            now: self.now.unwrap_or_else(Instant::now),
             client_ip: self.client_ip,
             peer: self.client_ip,
             ..facts(&self.path)

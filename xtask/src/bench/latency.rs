@@ -1,19 +1,21 @@
 //! `cargo xtask bench latency`: how long small exchanges take while they arrive at a fixed rate.
 //!
-//! Order of a run: a backend → the contestants, which all stay up → what nginx can do at the most, and from that the
-//! rate → interleaved rounds, with the backend alone as one more contestant → [`report`]. The client
-//! (`bench/peers/ends`) sends each request at its own time whatever the pace of answers, and counts from then, so
-//! that a stall counts in every request that was due within it; its test holds it against a server that stalls for a
-//! known time. The proxy is pinned to one CPU, client and backend to the other.
+//! Order of a run: a backend → the contestants, which all stay up → what nginx can do at the most, and from that a
+//! rate which it keeps up with → interleaved rounds, with the backend alone as one more contestant → [`report`]. The
+//! client (`bench/peers/ends`) sends each request at its own time whatever the pace of answers, and counts from then,
+//! so that a stall counts in every request that was due within it; its test holds it against a server that stalls for
+//! a known time. The proxy is pinned to one CPU, client and backend to the other.
 
 mod report;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use super::contestant::{self, Contestant, Kind, Place, Programs, Running, backend, built};
 use super::entrant::Entrant;
+use super::figures::spread;
 use super::frame::{Conditions, Use};
 use super::order::order;
 use super::proxies::Proxies;
@@ -27,6 +29,14 @@ const PERCENTILES: [&str; 8] = ["p50", "p75", "p90", "p95", "p99", "p99.5", "p99
 /// Fewer rounds or shorter ones are a trial, which must not replace the day's result.
 const LEAST_ROUNDS: usize = 9;
 const LEAST_SECONDS: u64 = 3;
+/// Times that nginx is asked what it can do; the median counts.
+const PROBES: usize = 5;
+/// A median of so many microseconds is a queue: the rate is more than nginx keeps up with, and says nothing of latency.
+const BEHIND: f64 = 2_000.0;
+/// Times in a row that nginx has to keep up with a rate.
+const PROOFS: usize = 3;
+/// Rates that are tried, each nine tenths of the one before.
+const STEPS: usize = 6;
 /// The name of the backend without a proxy.
 const ALONE: &str = "no proxy";
 
@@ -122,15 +132,7 @@ fn interleaved(
 ) -> Result<Rounds> {
     let running: Vec<_> = contestants.iter().map(|it| it.start(place)).collect::<Result<_>>()?;
     let nginx = contestants.iter().position(|it| it.kind == Kind::Nginx).context("nginx is not here")?;
-    let load = rounds::load(&running[nginx], args.connections, std::time::Duration::from_secs(args.seconds));
-    // The first one is for warming up.
-    let mut most = 0.0;
-    for _ in 0..2 {
-        let outcome = rounds::sample(&running[nginx], &load, place)?.outcome;
-        most = outcome.requests as f64 / outcome.time.as_secs_f64().max(1e-3);
-    }
-    let rate = (most * args.share as f64 / 100.0) as u64;
-    println!("bench: nginx answers {most:.0} requests/s at the most; {rate} are sent");
+    let rate = rate(args, &running[nginx], (ends, place))?;
     let targets: Vec<_> = running.iter().chain([service]).collect();
     let mut samples = vec![Vec::new(); targets.len()];
     for round in 0..=args.rounds {
@@ -151,6 +153,35 @@ fn interleaved(
     }
     let alone = samples.pop().unwrap_or_default();
     Ok(Rounds { rate, contestants: samples, alone })
+}
+
+/// Requests per second: the share of what nginx can do which it keeps up with. What it can do is asked of a client
+/// that waits for answers, which is kinder than arrivals that do not; the machine does not do as much in each second.
+fn rate(args: &Latency, nginx: &Running, (ends, place): (&Path, &Place)) -> Result<u64> {
+    let load = rounds::load(nginx, args.connections, Duration::from_secs(args.seconds));
+    // For warming up.
+    rounds::sample(nginx, &load, place)?;
+    let mut most = Vec::with_capacity(PROBES);
+    for _ in 0..PROBES {
+        let outcome = rounds::sample(nginx, &load, place)?.outcome;
+        most.push(outcome.requests as f64 / outcome.time.as_secs_f64().max(1e-3));
+    }
+    let (least, middle, most) = spread(&most);
+    let mut rate = (middle * args.share as f64 / 100.0) as u64;
+    println!("bench: nginx answers {middle:.0} ({least:.0}–{most:.0}) requests/s at the most");
+    for _ in 0..STEPS {
+        let mut median = 0.0_f64;
+        for _ in 0..PROOFS {
+            median = median.max(sample(args, rate, nginx, (ends, place))?.at("p50"));
+        }
+        if median < BEHIND {
+            println!("bench: {rate} requests/s are sent, nginx answers within {median:.0} µs in the median");
+            return Ok(rate);
+        }
+        println!("bench: nginx falls behind {rate} requests/s: {median:.0} µs in the median");
+        rate = rate * 9 / 10;
+    }
+    bail!("nginx keeps up with none of the rates, the last was {rate} requests/s: what else runs here?")
 }
 
 fn sample(args: &Latency, rate: u64, on: &Running, (ends, place): (&Path, &Place)) -> Result<Sample> {

@@ -1,7 +1,8 @@
 //! `basic:` user and password (RFC 7617), as browsers ask for them.
 //!
 //! A password is checked beside the workers, as that takes long on purpose; a login that was right lately passes
-//! without (`thalweg_access::logins`). Users that are not known take as long as those that are.
+//! without, and the same login of several clients at once is checked once (`thalweg_access::logins`). Users that are
+//! not known take as long as those that are.
 
 use super::{Finding, Method, authorization};
 use crate::filter::{Upkeep, UpkeepTools};
@@ -16,20 +17,24 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::Duration;
-use thalweg_access::logins::{Login, Logins};
+use std::time::{Duration, Instant};
+use thalweg_access::logins::{Awaited, Known, Logins};
 use thalweg_access::users::{FILE, NAME, PASSWORD, Users};
 use thalweg_access::watched_file::WatchedFile;
 use thalweg_access::{Fingerprint, InFlight, fingerprint};
 use thalweg_core::units::{duration_text, parse_duration};
+use thalweg_core::{Fault, FaultKind};
 
 /// For the check of one password, with the wait for those before it.
 const CHECK: Duration = Duration::from_secs(15);
 /// Checks that clients of one network (an address of IPv4, 64 bits of IPv6) may have under way at a time, of all that
 /// the process has places for: strangers at one place cannot take them all.
 const SHARE: u32 = 16;
-/// Checks under way, by network; those of all filters.
+/// Requests of one network that may wait for checks of others.
+const WAITING: u32 = 256;
+/// Checks under way, and requests that wait for those of others, by network; of all filters.
 static CHECKS: LazyLock<Arc<InFlight>> = LazyLock::new(Arc::default);
+static WAITS: LazyLock<Arc<InFlight>> = LazyLock::new(Arc::default);
 /// How long a login that was right passes without a check, where nothing is written, and at most.
 const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -129,8 +134,12 @@ impl Upkeep for Keep {
 struct Asked {
     user: String,
     is_known: bool,
-    login: Login,
+    /// It was right lately, and passes if nothing comes of the check.
+    ends_soon: bool,
 }
+
+/// What came of a check of somebody else with the same login; `None`: it was given up.
+type OfAnother = Option<bool>;
 
 impl Basic {
     fn users(&self) -> Arc<Users> {
@@ -178,37 +187,52 @@ impl Method for Basic {
             return Finding::refused(401, WRONG, "there are no users");
         };
         let login = logins.login(&[sent.user.as_bytes(), &sent.password, check.hash().as_bytes()]);
-        if check.is_known() && logins.knows(&login, cx.facts.now) {
+        let known = logins.known(&login, cx.facts.now, self.remembered / 10);
+        let passes = check.is_known() && known != Known::No;
+        let (is_known, client) = (check.is_known(), network(cx.facts.client_ip));
+        if passes && (known == Known::Yes || logins.awaited(&login).is_some()) {
             return Finding::Verified(Identity::new("basic", sent.user));
         }
-        let Some(place) = CHECKS.enter(network(cx.facts.client_ip), SHARE) else {
-            cx.fault_field("Retry-After", b"1");
-            let reason = format!("{SHARE} passwords of this client's network are being checked");
-            return Finding::refused(429, "too many passwords of this network are being checked", reason);
+        if let Some(other) = logins.awaited(&login) {
+            return wait_for(cx, client, other, Asked { user: sent.user, is_known, ends_soon: false });
+        }
+        let Some(place) = CHECKS.enter(client, SHARE) else {
+            return match passes {
+                true => Finding::Verified(Identity::new("basic", sent.user)),
+                false => crowded(cx, format!("{SHARE} passwords of this client's network are being checked")),
+            };
         };
-        cx.remember(Asked { user: sent.user, is_known: check.is_known(), login });
+        let begun = match logins.begin(login) {
+            Ok(begun) => begun,
+            Err(other) => {
+                return wait_for(cx, client, other, Asked { user: sent.user, is_known, ends_soon: passes });
+            }
+        };
+        cx.remember(Asked { user: sent.user, is_known, ends_soon: passes });
+        let remembered = self.remembered;
         Finding::Wait(Job::compute(CHECK, move || {
             let _place = place;
-            check.run(&sent.password)
+            let is_right = check.run(&sent.password);
+            begun.end(is_right, Instant::now(), remembered);
+            is_right
         }))
     }
 
     fn resume(&self, cx: &mut RequestCx<'_>, got: JobResult) -> Finding {
-        let Some(Asked { user, is_known, login }) = cx.recall() else {
+        let Some(Asked { user, is_known, ends_soon }) = cx.recall() else {
             return Finding::refused(401, WRONG, "nothing was asked");
         };
         let is_right = match got {
             // Nothing is computed in a dry run; what is known without is told.
             JobResult::NotAsked => Ok(is_known),
+            JobResult::Called(Ok(outcome)) if outcome.is::<OfAnother>() => JobResult::Called(Ok(outcome))
+                .called::<OfAnother>()
+                .and_then(|is_right| is_right.ok_or(GIVEN_UP)),
             got => got.called::<bool>(),
         };
         match is_right {
-            Ok(true) => {
-                if !self.remembered.is_zero() && !cx.facts.is_dry_run {
-                    self.logins().remember(login, cx.facts.now, self.remembered);
-                }
-                Finding::Verified(Identity::new("basic", user))
-            }
+            Ok(true) => Finding::Verified(Identity::new("basic", user)),
+            Err(_) if ends_soon => Finding::Verified(Identity::new("basic", user)),
             Ok(false) if is_known => Finding::refused(401, WRONG, format!("a wrong password for `{user}`")),
             // What was sent as a name may be a password in the wrong place.
             Ok(false) => Finding::refused(401, WRONG, "an unknown user"),
@@ -232,6 +256,23 @@ impl Method for Basic {
     }
 }
 
+/// The request waits for a check that another one has begun.
+fn wait_for(cx: &mut RequestCx<'_>, client: Fingerprint, other: Awaited, asked: Asked) -> Finding {
+    let Some(place) = WAITS.enter(client, WAITING) else {
+        return crowded(cx, format!("{WAITING} requests of this client's network wait for a check"));
+    };
+    cx.remember(asked);
+    Finding::Wait(Job::call::<OfAnother>(CHECK, async move {
+        let _place = place;
+        other.wait().await
+    }))
+}
+
+fn crowded(cx: &mut RequestCx<'_>, reason: String) -> Finding {
+    cx.fault_field("Retry-After", b"1");
+    Finding::refused(429, "too many passwords of this network are being checked", reason)
+}
+
 /// Where a client is.
 fn network(client: IpAddr) -> Fingerprint {
     match client {
@@ -240,6 +281,9 @@ fn network(client: IpAddr) -> Fingerprint {
     }
 }
 
+/// For those who waited for a check that no thread had time for.
+const GIVEN_UP: Fault =
+    Fault::new(FaultKind::ConnectionLimitReached, "the check of this password was given up");
 /// The same whatever was wrong.
 const WRONG: &str = "the user or the password is wrong";
 

@@ -1,8 +1,12 @@
 use super::*;
 use crate::tests::{Asked, Beside, built};
+use crate::{Call, Job, Work};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::time::Duration;
+use futures_util::FutureExt as _;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+use thalweg_core::{Fault, FaultKind};
 
 /// The hash of `U*U`, and of `password`.
 const BCRYPT: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
@@ -279,8 +283,11 @@ fn a_question_of_what_would_happen_checks_no_password() {
 #[test]
 fn clients_of_one_network_have_a_share_of_the_places_for_checks() {
     let filter = auth(r#"{"basic": BASIC}"#);
+    let tries = Cell::new(0);
     let from = |client: &str| {
-        let mut asked = Asked::at("/").with("Authorization", &basic("nobody", "wrong"));
+        tries.set(tries.get() + 1);
+        let mut asked =
+            Asked::at("/").with("Authorization", &basic("nobody", &format!("wrong {}", tries.get())));
         asked.client_ip = client.parse().unwrap();
         (asked.send(&*filter), asked)
     };
@@ -292,6 +299,78 @@ fn clients_of_one_network_have_a_share_of_the_places_for_checks() {
     assert!(waits(&from("2001:db8:0:2::1").0) && waits(&from("192.0.2.7").0), "others have their own share");
     held.pop();
     assert!(waits(&from("2001:db8:0:1::1").0), "a place is free again");
+}
+
+/// The mistake: a page opens twenty connections with the right password, and four of them get 429.
+#[test]
+fn the_same_login_of_many_at_once_is_checked_once() {
+    let filter = auth(r#"{"basic": BASIC}"#);
+    for (password, expected) in [("wrong", 401), ("U*U", 0)] {
+        let from = |client: &str| {
+            let mut asked = Asked::at("/").with("Authorization", &basic("ada", password));
+            asked.client_ip = client.parse().unwrap();
+            (asked.send(&*filter), asked)
+        };
+        let (first, mut asked) = from("198.51.100.1");
+        let Verdict::Wait(Job::Call(Call { work: Work::Blocking(check), .. })) = first else {
+            panic!("{first:?}")
+        };
+        let mut others: Vec<_> = (0..256).map(|_| from("198.51.100.1")).collect();
+        let (refused, challenged) = from("198.51.100.1");
+        assert_eq!((status(&refused), challenges(&challenged)), (429, "Retry-After: 1\r\n".to_owned()));
+        others.push(from("198.51.100.2"));
+        let got = JobResult::Called(Ok(check()));
+        assert_eq!(status(&asked.call(|cx| filter.resume(cx, got))), expected);
+        for (verdict, mut asked) in others {
+            let Verdict::Wait(Job::Call(Call { work: Work::Future(other), .. })) = verdict else {
+                panic!("{verdict:?}")
+            };
+            let got = JobResult::Called(Ok(other.now_or_never().unwrap()));
+            assert_eq!(status(&asked.call(|cx| filter.resume(cx, got))), expected);
+        }
+        assert_eq!(matches!(from("198.51.100.1").0, Verdict::Wait(_)), expected == 401);
+    }
+}
+
+/// The mistake: the one whose password is checked cannot be, and those who wait for that are let in or wait on.
+#[test]
+fn those_who_wait_for_a_check_that_is_given_up_are_told() {
+    let filter = auth(r#"{"basic": BASIC}"#);
+    let send = || {
+        let mut asked = Asked::at("/").with("Authorization", &basic("ada", "U*U"));
+        (asked.send(&*filter), asked)
+    };
+    let first = send();
+    let (other, mut asked) = send();
+    drop(first);
+    let Verdict::Wait(Job::Call(Call { work: Work::Future(other), .. })) = other else { panic!("{other:?}") };
+    let got = JobResult::Called(Ok(other.now_or_never().unwrap()));
+    let verdict = asked.call(|cx| filter.resume(cx, got));
+    let Verdict::Fault(fault) = verdict else { panic!("{verdict:?}") };
+    assert_eq!(fault.kind, FaultKind::ConnectionLimitReached);
+}
+
+/// The mistake: every five minutes, all clients wait for a check.
+#[test]
+fn a_login_is_checked_again_by_one_before_its_time_is_over() {
+    let filter = auth(r#"{"basic": BASIC}"#);
+    let begin = Instant::now();
+    let at = |second: u64| {
+        let mut asked = Asked::at("/").with("Authorization", &basic("ada", "U*U"));
+        asked.now = Some(begin + Duration::from_secs(second));
+        (asked.send(&*filter), asked)
+    };
+    let (Verdict::Wait(Job::Call(Call { work: Work::Blocking(check), .. })), _) = at(0) else { panic!() };
+    drop(check());
+    assert!(matches!(at(260).0, Verdict::Continue));
+    let (one, mut asked) = at(280);
+    assert!(matches!(one, Verdict::Wait(_)));
+    assert!(matches!(at(280).0, Verdict::Continue), "and the others do not wait");
+    // No thread has had time: it was right lately.
+    let full = JobResult::Called(Err(Fault::new(FaultKind::ConnectionLimitReached, "full")));
+    assert!(matches!(asked.call(|cx| filter.resume(cx, full)), Verdict::Continue));
+    drop(one);
+    assert!(matches!(at(400).0, Verdict::Wait(_)));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Two runs of the same benches: how far their ratios are from each other.
 //!
-//! Ratios are the figures that a report prints in bold with the least and the most of their rounds behind them. They
-//! are paired by part, heading, row and column; what only one of the runs has is left out.
+//! Ratios are the figures that a report prints in bold with the least and the most of their rounds behind them, and what
+//! its gates measured as a multiple (`×`) of something. They are paired by part, heading, row and column, and by the
+//! column before where two have one name; what only one of the runs has is left out.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::tables::{figure, tables};
+use super::tables::{Figure, figure, tables};
 use crate::bench::figures::{head, row, spread};
 
 /// How far the median of the differences may be from nothing.
@@ -49,19 +50,34 @@ fn report(parts: &[(String, Vec<Ratio>)]) -> Result<String> {
     Ok(text)
 }
 
-/// What a report has in bold with a spread behind it.
+/// What a report has in bold with a spread behind it, and the multiples of its gates.
 fn ratios(markdown: &str) -> Vec<Ratio> {
     let mut found = Vec::new();
     for table in tables(markdown) {
         for cells in &table.rows {
-            for (column, cell) in table.columns.iter().zip(cells).skip(1) {
-                let ratio = figure(cell).filter(|figure| cell.starts_with("**") && figure.range.is_some());
-                found
-                    .extend(ratio.map(|it| (format!("{}: {}, {column}", table.heading, cells[0]), it.value)));
+            let is_multiple = table.heading == "Gates" && cells[0].contains('×');
+            for (at, cell) in cells.iter().enumerate().skip(1) {
+                let column = column(&table.columns, at);
+                let is_ratio = |figure: &Figure| match is_multiple {
+                    true => column == "measured",
+                    false => cell.starts_with("**") && figure.range.is_some(),
+                };
+                let name = || format!("{}: {}, {column}", table.heading, cells[0]);
+                found.extend(figure(cell).filter(is_ratio).map(|figure| (name(), figure.value)));
             }
         }
     }
     found
+}
+
+/// The name of a column; with that of the one before where another one has the same.
+fn column(columns: &[String], at: usize) -> String {
+    let Some(name) = columns.get(at) else { return String::new() };
+    let is_alone = columns.iter().filter(|other| *other == name).count() == 1;
+    match columns.get(at.wrapping_sub(1)) {
+        Some(before) if !is_alone => format!("{name} of {before}"),
+        _ => name.clone(),
+    }
 }
 
 /// The ratios that both have, with the share by which the later one differs.
@@ -100,6 +116,20 @@ mod tests {
     #[test]
     fn ratios_are_what_is_bold_and_has_a_spread() {
         assert_eq!(ratios(FIRST), [("50: CPU, nginx".to_owned(), 0.80), ("50: p99, nginx".to_owned(), 1.0)]);
+    }
+
+    #[test]
+    fn columns_of_one_name_are_told_apart_and_gates_count_as_multiples() {
+        let text = "## h2\n\n| | CPU | ratio | rate | ratio |\n|---|---|---|---|---|\n\
+                    | nginx | 13 | **0.97** (0.9–1.0) | 72 | **1.04** (1.0–1.1) |\n\n## Gates\n\n\
+                    | thalweg | at most | measured | |\n|---|---|---|---|\n\
+                    | p99, × nginx's | 1.1 | 0.98 | met |\n| failed | 0 | 25 | **missed** |\n";
+        let expected = [
+            ("h2: nginx, ratio of CPU".to_owned(), 0.97),
+            ("h2: nginx, ratio of rate".to_owned(), 1.04),
+            ("Gates: p99, × nginx's, measured".to_owned(), 0.98),
+        ];
+        assert_eq!(ratios(text), expected);
     }
 
     #[test]

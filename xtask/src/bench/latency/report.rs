@@ -47,7 +47,7 @@ impl frame::Report for Report<'_> {
     fn figures(&self, text: &mut String) -> Result<()> {
         writeln!(
             text,
-            "\n{} requests per second, {} % of what nginx can do.",
+            "\n{} requests per second, {} % of what nginx can do, or less until it keeps up.",
             self.rounds.rate, self.args.share
         )?;
         if let Some(own) = self.of(Kind::Thalweg) {
