@@ -1,8 +1,8 @@
 //! Two runs of the same benches: how far their ratios are from each other.
 //!
-//! Ratios are the figures that a report prints in bold with the least and the most of their rounds behind them, and what
-//! its gates measured as a multiple (`×`) of something. They are paired by part, heading, row and column, and by the
-//! column before where two have one name; what only one of the runs has is left out.
+//! Ratios are the figures that a report prints in bold with the least and the most of their rounds behind them, and
+//! what its gates measured as a multiple (`×`) of something. They are paired by part, heading, row and column, and by
+//! the column before where two have one name; what only one of the runs has is left out.
 
 use std::fmt::Write as _;
 use std::fs;
