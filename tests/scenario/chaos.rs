@@ -103,7 +103,7 @@ fn leg(balance: &str, mut next: impl FnMut(usize) -> Option<Trouble>) -> Leg {
     verdict::load(&load, &happened, names);
     let ended = proxy.stop();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    verdict::log(&load, &ended.log);
+    verdict::log(&load, &ended);
     verdict::budget(&load, sent, BUDGET_PERCENT);
     Leg { happened, load, sent }
 }

@@ -113,7 +113,7 @@ fn a_connection_that_was_silent_when_term_came_is_answered_when_it_speaks() {
     assert_eq!((answer.status(), answer.value("connection")), (200, Some("close")));
     let ended = proxy.ended(STEP);
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert_eq!(ended.log.len(), 1, "the exchange is in the log");
+    assert_eq!(ended.log.len(), 1, "the exchange is in the log: {:?}\n{}", ended.log, ended.stderr);
 }
 
 #[test]

@@ -278,7 +278,7 @@ impl Outlet {
 
     fn write(&mut self, batch: &[u8], lines: u64, stop: &AtomicBool) {
         match self {
-            Self::File(drain) => drain.write(batch, lines),
+            Self::File(drain) => drain.write(batch, lines, stop.load(Ordering::Acquire)),
             Self::Syslog(drain) => drain.write(batch, stop),
         }
     }

@@ -114,8 +114,9 @@ const WEBHOOK_TIME: Duration = Duration::from_secs(2);
 const TRACE_TIME: Duration = Duration::from_secs(2);
 /// How long registries may take, once nothing is under way any more, to be told that the proxy leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
-/// How long the access log may take to write its last lines.
-const LOG_TIME: Duration = Duration::from_secs(2);
+/// How long the access log may take to write its last lines: a disk that is busy with other things can stand still for
+/// seconds, and who starts containers kills them after ten.
+const LOG_TIME: Duration = Duration::from_secs(8);
 
 /// The running proxy, as the control thread holds it.
 pub(crate) struct Control {

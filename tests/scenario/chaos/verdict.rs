@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use thalweg_tests::Endpoint;
+use thalweg_tests::{Endpoint, Ended};
 use thalweg_tests::endpoint::PAUSE;
 use thalweg_tests::event_stream::Told;
 
@@ -59,8 +59,8 @@ fn has_cut(happened: &Happened, cut: &Cut) -> bool {
 }
 
 /// Every exchange is in the log once, with a fault exactly where it was cut.
-pub(super) fn log(load: &Outcome, log: &[Value]) {
-    assert_eq!(log.len() as u64, load.asked, "exchanges in the log");
+pub(super) fn log(load: &Outcome, Ended { log, stderr, .. }: &Ended) {
+    assert_eq!(log.len() as u64, load.asked, "exchanges in the log\n{stderr}");
     let faults: Vec<_> = log.iter().filter(|record| record["fault"].is_string()).collect();
     assert_eq!(faults.len(), load.cut.len(), "faults in the log: {faults:?}");
 }

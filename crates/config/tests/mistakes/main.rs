@@ -69,13 +69,14 @@ fn is_sound(report: &Report) {
 
 fn judge(files: &[File], mutation: Mutation) -> Judged {
     let file = &files[mutation.file];
+    let text = mutation.text(&file.text);
     let on = |report: &Report, at: usize| {
         let error = &report.errors[at];
         let spans = error.related.iter().map(|(span, _)| *span).chain([error.span]);
         spans.into_iter().any(|span| is_on(report, span, &mutation.lines))
     };
     let any = |report: &Report| (0..report.errors.len()).any(|at| on(report, at));
-    let (verdict, first, said) = match check_text("mutated.yaml", &mutation.text, &environment) {
+    let (verdict, first, said) = match check_text("mutated.yaml", &text, &environment) {
         Err(report) => {
             is_sound(&report);
             let verdict = if any(&report) { Verdict::Refused } else { Verdict::Elsewhere };
@@ -83,7 +84,7 @@ fn judge(files: &[File], mutation: Mutation) -> Judged {
         }
         Ok(loaded) => {
             is_sound(&loaded.warnings);
-            let verdict = match meaning(&mutation.text) {
+            let verdict = match meaning(&text) {
                 Some(now) if now == file.meaning => Verdict::Same,
                 _ if any(&loaded.warnings) => Verdict::Warned,
                 _ => Verdict::Unnoticed,
@@ -107,7 +108,7 @@ fn all(files: &[File], seed: u64) -> Vec<Vec<Mutation>> {
         }
     }
     for kind in &mut kinds {
-        kind.sort_by_key(|mutation| (mutation.order(seed), mutation.file));
+        kind.sort_by_cached_key(|mutation| (mutation.order(seed), mutation.file));
     }
     kinds
 }

@@ -1,6 +1,7 @@
 //! One mistake in one file.
 
 use std::fmt;
+use std::ops::Range;
 
 /// What kind of mistake it is, in the words of the page.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -96,8 +97,9 @@ pub(crate) struct Mutation {
     pub(crate) mistake: Mistake,
     /// The file that it was made from.
     pub(crate) file: usize,
-    /// The text with the mistake.
-    pub(crate) text: String,
+    /// What is replaced in its text, and by what.
+    pub(crate) range: Range<usize>,
+    pub(crate) by: String,
     /// On one of these lines, from 1, the mistake is to be shown.
     pub(crate) lines: Vec<usize>,
     /// What was done.
@@ -105,6 +107,11 @@ pub(crate) struct Mutation {
 }
 
 impl Mutation {
+    /// The text with the mistake: there are many more mutations than are looked at.
+    pub(crate) fn text(&self, of: &str) -> String {
+        [&of[..self.range.start], &self.by, &of[self.range.end..]].concat()
+    }
+
     /// Decides which mutations are taken: the same in every run, and for one file independent of the others.
     pub(crate) fn order(&self, seed: u64) -> u64 {
         hash(&[&self.what, &self.lines.iter().map(|line| line.to_string()).collect::<String>()], seed)

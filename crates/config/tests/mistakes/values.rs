@@ -21,10 +21,9 @@ impl Maker<'_> {
         lines: &[usize],
         what: String,
     ) {
-        let text = &self.file.text;
-        let text = format!("{}{by}{}", &text[..range.start], &text[range.end..]);
-        if text != self.file.text {
-            self.made.push(Mutation { mistake, file: self.number, text, lines: lines.to_vec(), what });
+        if by != &self.file.text[range.clone()] {
+            let (lines, by) = (lines.to_vec(), by.to_owned());
+            self.made.push(Mutation { mistake, file: self.number, range, by, lines, what });
         }
     }
 
