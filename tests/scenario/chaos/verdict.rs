@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use thalweg_tests::{Endpoint, Ended};
 use thalweg_tests::endpoint::PAUSE;
 use thalweg_tests::event_stream::Told;
+use thalweg_tests::{Ended, Endpoint};
 
 use super::load::{Cut, Outcome};
 use super::receiver::Receiver;

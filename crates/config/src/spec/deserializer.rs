@@ -28,6 +28,22 @@ pub(super) struct Cursor<'de> {
     pub(super) empty: &'de RefCell<HashSet<u32>>,
     /// A key that is no choice, where one is read.
     pub(super) beside: Option<&'static str>,
+    /// Read in place of the node: a part of where it stands.
+    pub(super) number: Option<u64>,
+}
+
+/// What a visitor is shown. Found by code that is compiled once, not once for each type that is read.
+enum Shape<'de> {
+    Unit,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Str(&'de str),
+    List(Elements<'de>),
+    Map(Entries<'de>),
+    /// A list where a map belongs: serde would read it as a struct whose fields have no names.
+    ListForMap,
 }
 
 impl<'de> Cursor<'de> {
@@ -44,53 +60,85 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    fn entries<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn as_written(self) -> Shape<'de> {
         match &self.node.kind {
-            Kind::Map(entries) => {
-                visitor.visit_map(Entries { cursor: self, rest: entries.iter(), value: None })
-            }
-            // What a variable leaves empty is no section.
-            Kind::Null if self.node.filled.is_none() => {
-                visitor.visit_map(Entries { cursor: self, rest: [].iter(), value: None })
-            }
-            // serde would read a list as a struct whose fields have no names.
-            Kind::Seq(_) => Err(Mistake::invalid_type(Unexpected::Seq, &visitor)),
-            _ => self.deserialize_any(visitor),
-        }
-    }
-
-    fn visit<V: Visitor<'de>>(self, kind: &'de Kind, visitor: V) -> Result<V::Value, Mistake> {
-        match kind {
             Kind::Null => {
                 if self.node.filled.is_none() {
                     self.empty.borrow_mut().insert(self.node.id);
                 }
-                visitor.visit_unit()
+                Shape::Unit
             }
-            Kind::Bool(value) => visitor.visit_bool(*value),
-            Kind::Int(value) => match u64::try_from(*value) {
-                Ok(value) => visitor.visit_u64(value),
-                Err(_) => visitor.visit_i64(*value),
-            },
-            Kind::Float(value) => visitor.visit_f64(*value),
-            Kind::Str(text) => visitor.visit_borrowed_str(text),
+            Kind::Bool(value) => Shape::Bool(*value),
+            Kind::Int(value) => Shape::integer(*value),
+            Kind::Float(value) => Shape::Float(*value),
+            Kind::Str(text) => Shape::Str(text),
             Kind::Seq(items) => {
-                visitor.visit_seq(Items { cursor: self, rest: items.iter(), all: items.len() })
+                Shape::List(Elements { cursor: self, of: Of::Items(items.iter(), items.len()) })
             }
-            Kind::Map(_) => self.entries(visitor),
+            Kind::Map(entries) => Shape::Map(Entries { cursor: self, rest: entries.iter(), value: None }),
+        }
+    }
+
+    fn as_map(self) -> Shape<'de> {
+        match &self.node.kind {
+            // What a variable leaves empty is no section.
+            Kind::Null if self.node.filled.is_none() => {
+                Shape::Map(Entries { cursor: self, rest: [].iter(), value: None })
+            }
+            Kind::Seq(_) => Shape::ListForMap,
+            _ => self.as_written(),
         }
     }
 
     /// A number or boolean: text from the environment is typed by what it holds.
-    fn typed<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+    fn as_typed(self) -> Shape<'de> {
+        if let Some(number) = self.number {
+            return Shape::Unsigned(number);
+        }
         match self.node.filled.as_deref().map(core_schema) {
-            Some(Kind::Int(value)) => match u64::try_from(value) {
-                Ok(value) => visitor.visit_u64(value),
-                Err(_) => visitor.visit_i64(value),
-            },
-            Some(Kind::Bool(value)) => visitor.visit_bool(value),
-            Some(Kind::Float(value)) => visitor.visit_f64(value),
-            _ => self.deserialize_any(visitor),
+            Some(Kind::Int(value)) => Shape::integer(value),
+            Some(Kind::Bool(value)) => Shape::Bool(value),
+            Some(Kind::Float(value)) => Shape::Float(value),
+            _ => self.as_written(),
+        }
+    }
+
+    fn as_text(self) -> Shape<'de> {
+        match &self.node.filled {
+            Some(text) => Shape::Str(text),
+            None => self.as_written(),
+        }
+    }
+
+    /// A struct by its name: two of them are no maps.
+    fn as_struct(self, name: &str) -> Shape<'de> {
+        match name {
+            spanned::NAME => Shape::List(Elements {
+                cursor: self,
+                of: Of::Spanned(spanned::pack(self.node.span).into(), 0),
+            }),
+            filter_entry::NAME => Shape::List(Elements { cursor: self, of: Of::Step(0) }),
+            _ => self.as_map(),
+        }
+    }
+}
+
+impl<'de> Shape<'de> {
+    fn integer(value: i64) -> Self {
+        u64::try_from(value).map_or(Self::Signed(value), Self::Unsigned)
+    }
+
+    fn show<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
+        match self {
+            Self::Unit => visitor.visit_unit(),
+            Self::Bool(value) => visitor.visit_bool(value),
+            Self::Unsigned(value) => visitor.visit_u64(value),
+            Self::Signed(value) => visitor.visit_i64(value),
+            Self::Float(value) => visitor.visit_f64(value),
+            Self::Str(text) => visitor.visit_borrowed_str(text),
+            Self::List(elements) => visitor.visit_seq(elements),
+            Self::Map(entries) => visitor.visit_map(entries),
+            Self::ListForMap => Err(Mistake::invalid_type(Unexpected::Seq, &visitor)),
         }
     }
 }
@@ -98,7 +146,7 @@ impl<'de> Cursor<'de> {
 macro_rules! typed {
     ($($method:ident)*) => { $(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-            self.typed(visitor)
+            self.as_typed().show(visitor)
         }
     )* };
 }
@@ -107,7 +155,7 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
     type Error = Mistake;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.visit(&self.node.kind, visitor)
+        self.as_written().show(visitor)
     }
 
     typed! {
@@ -117,14 +165,11 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        match &self.node.filled {
-            Some(text) => visitor.visit_borrowed_str(text),
-            None => self.deserialize_any(visitor),
-        }
+        self.as_text().show(visitor)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.deserialize_str(visitor)
+        self.as_text().show(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
@@ -151,17 +196,11 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mistake> {
-        if name == spanned::NAME {
-            return visitor.visit_seq(spanned::Parts::new(self.node.span, self));
-        }
-        if name == filter_entry::NAME {
-            return visitor.visit_seq(StepParts { cursor: self, at: 0 });
-        }
-        self.entries(visitor)
+        self.as_struct(name).show(visitor)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mistake> {
-        self.entries(visitor)
+        self.as_map().show(visitor)
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -212,52 +251,83 @@ fn unexpected(node: &Node) -> Unexpected<'_> {
     }
 }
 
-/// An entry of a list of filters: its choice, then what stands beside it.
-struct StepParts<'de> {
+/// The elements of a list, or what is read like one: the same type for all, so that visitors are compiled once for it.
+struct Elements<'de> {
     cursor: Cursor<'de>,
-    at: usize,
+    of: Of<'de>,
 }
 
-impl<'de> SeqAccess<'de> for StepParts<'de> {
-    type Error = Mistake;
+enum Of<'de> {
+    /// A list, and how many elements it has, the pruned ones too: see [`super::ListSpec`].
+    Items(std::slice::Iter<'de, Node>, usize),
+    /// A value and where it stands: two numbers, then the value. How many have been read.
+    Spanned([u64; 2], usize),
+    /// An entry of a list of filters: its choice, then what stands beside it. How many have been read.
+    Step(usize),
+}
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
-        self.at += 1;
-        if self.at == 1 {
-            let cursor = Cursor { beside: Some(filter_entry::WHEN), ..self.cursor };
-            return seed.deserialize(cursor).map(Some);
+/// Where an element stands.
+#[derive(Clone, Copy)]
+enum At<'de> {
+    /// Where its parent does.
+    Same,
+    Item(&'de Node),
+    Entry(&'de Key, &'de Node),
+}
+
+impl<'de> At<'de> {
+    fn mistake(self, mistake: Mistake, cursor: Cursor<'de>) -> Mistake {
+        match self {
+            Self::Same => mistake,
+            Self::Item(node) => mistake.at(node, cursor.is_tainted()),
+            Self::Entry(key, node) => mistake.at_entry(key, node, cursor.is_tainted()),
         }
-        let Kind::Map(entries) = &self.cursor.node.kind else { return Ok(None) };
-        let Some((key, node)) = entries.iter().find(|(key, _)| key.name == filter_entry::WHEN) else {
-            return Ok(None);
-        };
-        if self.cursor.pruned.contains(&node.id) {
-            return Ok(None);
-        }
-        let cursor = self.cursor.on(node);
-        seed.deserialize(cursor).map(Some).map_err(|mistake| mistake.at_entry(key, node, cursor.is_tainted()))
     }
 }
 
-/// The elements of a list. The size hint counts the pruned ones too: see [`super::ListSpec`].
-struct Items<'de> {
-    cursor: Cursor<'de>,
-    rest: std::slice::Iter<'de, Node>,
-    all: usize,
+impl<'de> Elements<'de> {
+    fn step(&mut self) -> Option<(Cursor<'de>, At<'de>)> {
+        let Self { cursor, of } = self;
+        match of {
+            Of::Items(rest, _) => {
+                let node = rest.find(|node| !cursor.pruned.contains(&node.id))?;
+                Some((cursor.on(node), At::Item(node)))
+            }
+            Of::Spanned(numbers, read) => {
+                let number = numbers.get(*read).copied();
+                *read += 1;
+                (*read <= numbers.len() + 1).then_some((Cursor { number, ..*cursor }, At::Same))
+            }
+            Of::Step(read) => {
+                *read += 1;
+                if *read == 1 {
+                    return Some((Cursor { beside: Some(filter_entry::WHEN), ..*cursor }, At::Same));
+                }
+                let Kind::Map(entries) = &cursor.node.kind else { return None };
+                let (key, node) = entries.iter().find(|(key, _)| key.name == filter_entry::WHEN)?;
+                let is_there = *read == 2 && !cursor.pruned.contains(&node.id);
+                is_there.then(|| (cursor.on(node), At::Entry(key, node)))
+            }
+        }
+    }
 }
 
-impl<'de> SeqAccess<'de> for Items<'de> {
+impl<'de> SeqAccess<'de> for Elements<'de> {
     type Error = Mistake;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mistake> {
-        let pruned = self.cursor.pruned;
-        let Some(node) = self.rest.find(|node| !pruned.contains(&node.id)) else { return Ok(None) };
-        let cursor = self.cursor.on(node);
-        seed.deserialize(cursor).map(Some).map_err(|mistake| mistake.at(node, cursor.is_tainted()))
+        let Some((cursor, at)) = self.step() else { return Ok(None) };
+        match seed.deserialize(cursor) {
+            Ok(value) => Ok(Some(value)),
+            Err(mistake) => Err(at.mistake(mistake, cursor)),
+        }
     }
 
     fn size_hint(&self) -> Option<usize> {
-        Some(self.all)
+        match self.of {
+            Of::Items(_, all) => Some(all),
+            Of::Spanned(..) | Of::Step(_) => None,
+        }
     }
 }
 
@@ -268,15 +338,23 @@ struct Entries<'de> {
     value: Option<&'de (Key, Node)>,
 }
 
+impl<'de> Entries<'de> {
+    fn step(&mut self) -> Option<&'de (Key, Node)> {
+        let pruned = self.cursor.pruned;
+        self.value = self.rest.find(|(_, node)| !pruned.contains(&node.id));
+        self.value
+    }
+}
+
 impl<'de> MapAccess<'de> for Entries<'de> {
     type Error = Mistake;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mistake> {
-        let pruned = self.cursor.pruned;
-        let Some(entry) = self.rest.find(|(_, node)| !pruned.contains(&node.id)) else { return Ok(None) };
-        self.value = Some(entry);
-        let (key, node) = entry;
-        seed.deserialize(KeyCursor(key)).map(Some).map_err(|mistake| mistake.at_key(key, node))
+        let Some((key, node)) = self.step() else { return Ok(None) };
+        match seed.deserialize(KeyCursor(key)) {
+            Ok(key) => Ok(Some(key)),
+            Err(mistake) => Err(mistake.at_key(key, node)),
+        }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Mistake> {
@@ -284,7 +362,10 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             return Err(Mistake::custom("a value was read before its key"));
         };
         let cursor = self.cursor.on(node);
-        seed.deserialize(cursor).map_err(|mistake| mistake.at_entry(key, node, cursor.is_tainted()))
+        match seed.deserialize(cursor) {
+            Ok(value) => Ok(value),
+            Err(mistake) => Err(At::Entry(key, node).mistake(mistake, cursor)),
+        }
     }
 }
 
@@ -382,6 +463,6 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
             return Err(Mistake::consequence(node));
         }
         let cursor = self.cursor.on(node);
-        cursor.entries(visitor).map_err(|mistake| mistake.in_choice(key, node, cursor.is_tainted()))
+        cursor.as_map().show(visitor).map_err(|mistake| mistake.in_choice(key, node, cursor.is_tainted()))
     }
 }

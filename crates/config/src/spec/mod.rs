@@ -145,7 +145,7 @@ pub fn read(root: &mut Node, problems: &mut Problems) -> (Option<FileSpec>, Decl
     unavailable::refuse(root, &mut pruned, problems);
     let empty = RefCell::default();
     for _ in 0..READINGS {
-        let cursor = Cursor { node: root, pruned: &pruned, empty: &empty, beside: None };
+        let cursor = Cursor { node: root, pruned: &pruned, empty: &empty, beside: None, number: None };
         let mistake = match FileSpec::deserialize(cursor) {
             Ok(spec) => {
                 refuse_empty(root, &empty.borrow(), problems);

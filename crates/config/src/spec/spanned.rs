@@ -63,7 +63,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
 }
 
 /// A span as two numbers, the only things that can pass through serde without allocation.
-fn pack(span: Span) -> (u64, u64) {
+pub(super) fn pack(span: Span) -> (u64, u64) {
     (u64::from(span.file) << 1 | u64::from(span.filled), u64::from(span.start) << 32 | u64::from(span.end))
 }
 
@@ -73,7 +73,8 @@ fn unpack(place: u64, range: u64) -> Span {
     Span { filled: place & 1 == 1, ..span }
 }
 
-/// What a `Spanned` is read from: two numbers, then the value.
+/// What the `Spanned` of a key is read from: two numbers, then the value. That of a node is one of the shapes of
+/// [`super::deserializer`].
 pub(super) struct Parts<D> {
     numbers: std::array::IntoIter<u64, 2>,
     value: Option<D>,
