@@ -3,6 +3,7 @@
 //! Called by `.ci/run` and by people. Stops at the first step that fails and always prints what each took.
 //! `--full` adds what takes long: long variants of tests, and a minute of libFuzzer for each target.
 
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -36,7 +37,11 @@ const STEPS: &[Step] = &[
         // What is built without it has lines of its own.
         run_command(&mut cargo("clippy --package thalweg -- -D warnings"))
     }),
-    ("build", test::build),
+    ("build", || {
+        test::build()?;
+        // Gigabytes that are still to be written would make every test wait that writes a line.
+        run_command(&mut Command::new("sync"))
+    }),
     ("gen", || generate::pages(true)),
     ("test", || test::all(false)),
     ("docs", docs),
