@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use thalweg_tests::Endpoint;
 use thalweg_tests::endpoint::PAUSE;
 use thalweg_tests::event_stream::Told;
-use thalweg_tests::{Ended, Endpoint};
+use thalweg_tests::proxy::Ended;
 
 use super::load::{Cut, Outcome};
 use super::receiver::Receiver;
