@@ -37,6 +37,11 @@ pub use syslog::{Syslog, SyslogReceiver};
 pub const BATCH_BYTES: usize = 64 * 1024;
 /// Batches that wait for the writer; the next one is dropped.
 pub const QUEUED_BATCHES: usize = 64;
+/// How long the last lines may take where a disk takes them: one that is busy with other things can stand still for
+/// seconds, and who starts containers kills them after ten.
+const DISK_PATIENCE: Duration = Duration::from_secs(8);
+/// How long they may take where somebody reads them, who may have stopped for good.
+const READER_PATIENCE: Duration = Duration::from_secs(2);
 /// A buffer that grew beyond this is freed rather than used again.
 const RECYCLED_BYTES: usize = 2 * BATCH_BYTES;
 /// Mode of a log file that is created, before the umask.
@@ -139,6 +144,7 @@ pub struct LogWriter {
     queue: SyncSender<Job>,
     shared: Arc<Shared>,
     done: Mutex<Receiver<()>>,
+    patience: Duration,
 }
 
 impl LogWriter {
@@ -158,10 +164,14 @@ impl LogWriter {
     pub fn start_with(options: LogOptions, meters: Arc<LogMeters>) -> Result<Self, LogError> {
         let LogOptions { destination, format, sample, rotation } = options;
         let failed = |destination: Destination| move |source| LogError { destination, source };
+        let mut patience = READER_PATIENCE;
         let mut outlet = match &destination {
             Destination::Syslog(syslog) => Outlet::Syslog(Box::new(SyslogDrain::new(syslog.clone(), meters))),
             _ => {
                 let file = destination.open().map_err(failed(destination.clone()))?;
+                if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                    patience = DISK_PATIENCE;
+                }
                 Outlet::File(Drain::new(destination.clone(), file, rotation, meters))
             }
         };
@@ -177,7 +187,7 @@ impl LogWriter {
                 let _ = finished.try_send(());
             })
             .map_err(failed(destination))?;
-        Ok(Self { format, sample, queue, shared, done: Mutex::new(done) })
+        Ok(Self { format, sample, queue, shared, done: Mutex::new(done), patience })
     }
 
     /// A batch for one worker. Its drops are counted in `meters.log_dropped`.
@@ -200,6 +210,11 @@ impl LogWriter {
         self.shared.reopen.store(true, Ordering::Release);
         // A full queue wakes the thread as well.
         let _ = self.queue.try_send(Job::Wake);
+    }
+
+    /// How long [`Self::shutdown`] is to wait when the proxy ends: 8 s where the lines go to a disk, else 2 s.
+    pub fn patience(&self) -> Duration {
+        self.patience
     }
 
     /// Writes what is queued and ends the thread. Call it when the batches have been flushed or
@@ -278,7 +293,7 @@ impl Outlet {
 
     fn write(&mut self, batch: &[u8], lines: u64, stop: &AtomicBool) {
         match self {
-            Self::File(drain) => drain.write(batch, lines, stop.load(Ordering::Acquire)),
+            Self::File(drain) => drain.write(batch, lines),
             Self::Syslog(drain) => drain.write(batch, stop),
         }
     }

@@ -114,9 +114,6 @@ const WEBHOOK_TIME: Duration = Duration::from_secs(2);
 const TRACE_TIME: Duration = Duration::from_secs(2);
 /// How long registries may take, once nothing is under way any more, to be told that the proxy leaves.
 const LEAVE_TIME: Duration = Duration::from_secs(2);
-/// How long the access log may take to write its last lines: a disk that is busy with other things can stand still for
-/// seconds, and who starts containers kills them after ten.
-const LOG_TIME: Duration = Duration::from_secs(8);
 
 /// The running proxy, as the control thread holds it.
 pub(crate) struct Control {
@@ -337,7 +334,7 @@ impl Control {
         self.shared.worker_pool().stop();
         self.webhooks.finish(WEBHOOK_TIME).await;
         self.traces.finish(TRACE_TIME).await;
-        self.log.as_ref().map(|log| log.shutdown(LOG_TIME));
+        self.log.as_ref().map(|log| log.shutdown(log.patience()));
         info("the process that was replaced has ended");
         ExitCode::SUCCESS
     }
@@ -385,7 +382,7 @@ impl Control {
         self.traces.finish(TRACE_TIME).await;
         self.shared.settle();
         if let Some(log) = &self.log {
-            if !log.shutdown(LOG_TIME) {
+            if !log.shutdown(log.patience()) {
                 warn("the last lines of the access log may be lost: they were not written in time");
             }
             self.log_monitor.end(&self.shared.registry).into_iter().for_each(warn);

@@ -25,8 +25,6 @@ pub(super) struct Drain {
     meters: Arc<LogMeters>,
     /// What there is ends in the middle of a line.
     torn: bool,
-    /// The last write waited and was not taken.
-    full: bool,
     rotator: Option<Rotator>,
 }
 
@@ -42,7 +40,7 @@ impl Drain {
             Destination::File(path) => rotation.map(|rotation| Rotator::new(rotation, path.clone())),
             _ => None,
         };
-        Self { destination, file, meters, torn, full: false, rotator }
+        Self { destination, file, meters, torn, rotator }
     }
 
     /// How long nothing has to be done by itself; `None`: for ever.
@@ -84,9 +82,8 @@ impl Drain {
     }
 
     /// Writes a batch of whole lines. On an error the rest of it is lost and counted, and a line that is there in part
-    /// is cut off, or else ended before the next one. `ends`: no batch waits after one that has waited in vain.
-    pub(super) fn write(&mut self, batch: &[u8], lines: u64, ends: bool) {
-        self.full &= ends;
+    /// is cut off, or else ended before the next one.
+    pub(super) fn write(&mut self, batch: &[u8], lines: u64) {
         self.rotate_if_due(batch.len());
         let mut rest = batch;
         let result = self.write_rest(&mut rest);
@@ -136,14 +133,11 @@ impl Drain {
 
     /// One write that takes at least a byte.
     fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut waited = self.full;
+        let mut waited = false;
         loop {
             match self.file.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    self.full = false;
-                    return Ok(written);
-                }
+                Ok(written) => return Ok(written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !waited => {
                     match poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], Some(&PATIENCE)) {
@@ -153,10 +147,7 @@ impl Drain {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                Err(error) => {
-                    self.full = error.kind() == io::ErrorKind::WouldBlock;
-                    return Err(error);
-                }
+                Err(error) => return Err(error),
             }
         }
     }

@@ -63,6 +63,7 @@ fn lines_reach_a_file_of_mode_0640_and_are_appended() {
         assert!(!batch.is_empty());
         batch.flush();
         assert!(batch.is_empty());
+        assert_eq!(writer.patience(), DISK_PATIENCE);
         assert!(writer.shutdown(LONG));
         assert_eq!(fs::read_to_string(&path).unwrap().matches("\"GET /a\" 200").count(), round);
     }
@@ -169,12 +170,12 @@ fn at_the_limit() {
     let destination = Destination::File(path.clone());
     let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
     let line = [vec![b'x'; 99], vec![b'\n']].concat();
-    drain.write(&line.repeat(20), 20, false);
+    drain.write(&line.repeat(20), 20);
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.len() % 100 == 0 && !text.is_empty(), "{}", text.len());
     assert_eq!(registry.log().lost.value(), 20 - text.len() as u64 / 100);
     assert!(registry.log().fails());
-    drain.write(b"next\n", 1, false);
+    drain.write(b"next\n", 1);
     assert_eq!(fs::read_to_string(&path).unwrap(), text + "next\n");
     assert!(!registry.log().fails());
 }
@@ -186,14 +187,14 @@ fn a_line_that_another_process_left_torn_is_ended() {
     fs::write(&path, "whole\nto").unwrap();
     let destination = Destination::File(path.clone());
     let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
-    drain.write(b"next\n", 1, false);
+    drain.write(b"next\n", 1);
     assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\n");
     drain.reopen();
-    drain.write(b"same\n", 1, false);
+    drain.write(b"same\n", 1);
     assert_eq!(fs::read_to_string(&path).unwrap(), "whole\nto\nnext\nsame\n");
     fs::rename(&path, &old).unwrap();
     drain.reopen();
-    drain.write(b"new\n", 1, false);
+    drain.write(b"new\n", 1);
     assert_eq!(fs::read_to_string(&path).unwrap(), "new\n");
 }
 
@@ -223,6 +224,7 @@ fn a_reader_that_stops_reading_costs_lines_and_never_time() {
     // 64 batches and a pipe are full within milliseconds; the writer waits a second per batch.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(!writer.shutdown(Duration::from_millis(1)));
+    assert_eq!(writer.patience(), READER_PATIENCE);
     drop(reader);
     assert!(writer.shutdown(LONG));
     assert!(registry.log().lost.value() > 0);
@@ -263,28 +265,13 @@ fn a_torn_line_is_ended_before_the_next_one() {
     let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
     // Larger than any pipe's default buffer: the first part fits, the rest does not.
     let batch = [vec![b'x'; 1 << 20], vec![b'\n']].concat();
-    drain.write(&batch, 1, false);
+    drain.write(&batch, 1);
     assert_eq!(registry.log().lost.value(), 1);
     let mut seen = vec![0; 1 << 20];
     while reader.read(&mut seen).is_ok_and(|read| read > 0) {}
-    drain.write(b"next\n", 1, false);
+    drain.write(b"next\n", 1);
     let read = reader.read(&mut seen).unwrap();
     assert_eq!(&seen[..read], b"\nnext\n");
-}
-
-#[test]
-fn at_the_end_only_the_first_batch_waits_for_a_reader_that_reads_nothing() {
-    let (folder, registry) = (Folder::new(), Registry::new(1));
-    let path = folder.file("pipe");
-    let _reader = fifo(&path);
-    let destination = Destination::File(path);
-    let mut drain = Drain::new(destination.clone(), destination.open().unwrap(), None, registry.log());
-    let batch = [vec![b'x'; 1 << 20], vec![b'\n']].concat();
-    let begun = Instant::now();
-    (0..20).for_each(|_| drain.write(&batch, 1, true));
-    assert_eq!(registry.log().lost.value(), 20);
-    // Each would take a second.
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[test]
