@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const OPEN: u8 = 0;
 const SHUT: u8 = 1;
@@ -13,14 +13,26 @@ const NONSENSE: u8 = 3;
 const GONE: u8 = 4;
 /// How often it is looked whether the door has moved.
 const LOOK: Duration = Duration::from_millis(10);
+/// For every connection to have seen it.
+const SEEN: Duration = Duration::from_secs(30);
 
 /// Connections to [`Self::address`] go on to the server, as long as it is open.
 pub(crate) struct Gate {
     address: SocketAddr,
-    mode: Arc<AtomicU8>,
-    open: Arc<AtomicUsize>,
-    broken: Arc<AtomicUsize>,
+    door: Arc<Door>,
     nonsense: &'static [u8],
+}
+
+/// What connections look at, and what they say.
+#[derive(Default)]
+struct Door {
+    mode: AtomicU8,
+    /// How often all connections were broken.
+    broken: AtomicUsize,
+    /// Connections.
+    open: AtomicUsize,
+    /// Those that carry nothing now.
+    silent: AtomicUsize,
 }
 
 impl Gate {
@@ -28,20 +40,21 @@ impl Gate {
     pub(crate) fn before(server: SocketAddr, nonsense: &'static [u8]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let (mode, open) = (Arc::new(AtomicU8::new(OPEN)), Arc::new(AtomicUsize::new(0)));
-        let broken = Arc::new(AtomicUsize::new(0));
-        let gate = Self { address, mode: mode.clone(), open: open.clone(), broken: broken.clone(), nonsense };
+        let door = Arc::new(Door::default());
+        let gate = Self { address, door: door.clone(), nonsense };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (mode, open, broken) = (mode.clone(), open.clone(), broken.clone());
-                match mode.load(Ordering::SeqCst) {
+                match door.mode.load(Ordering::SeqCst) {
                     GONE => return,
                     SHUT => drop(stream),
-                    _ => drop(std::thread::spawn(move || {
-                        open.fetch_add(1, Ordering::SeqCst);
-                        relay(stream, server, (&mode, &broken), nonsense);
-                        open.fetch_sub(1, Ordering::SeqCst);
-                    })),
+                    _ => {
+                        let door = door.clone();
+                        std::thread::spawn(move || {
+                            door.open.fetch_add(1, Ordering::SeqCst);
+                            relay(stream, server, &door, nonsense);
+                            door.open.fetch_sub(1, Ordering::SeqCst);
+                        });
+                    }
                 }
             }
         });
@@ -54,47 +67,53 @@ impl Gate {
 
     /// Connections through it.
     pub(crate) fn connections(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
+        self.door.open.load(Ordering::SeqCst)
     }
 
     pub(crate) fn cut(&self) {
-        self.mode.store(SHUT, Ordering::SeqCst);
+        self.door.mode.store(SHUT, Ordering::SeqCst);
     }
 
     pub(crate) fn garble(&self) {
         assert!(!self.nonsense.is_empty(), "what is nonsense for this source");
-        self.mode.store(NONSENSE, Ordering::SeqCst);
+        self.door.mode.store(NONSENSE, Ordering::SeqCst);
     }
 
     /// Breaks every connection; new ones can be made at once.
     pub(crate) fn interrupt(&self) {
-        self.broken.fetch_add(1, Ordering::SeqCst);
+        self.door.broken.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Connections stay, and carry nothing from here on.
     pub(crate) fn freeze(&self) {
-        self.mode.store(SILENT, Ordering::SeqCst);
+        self.door.mode.store(SILENT, Ordering::SeqCst);
+        let end = Instant::now() + SEEN;
+        while self.door.silent.load(Ordering::SeqCst) < self.door.open.load(Ordering::SeqCst) {
+            assert!(Instant::now() < end, "a connection still carries what comes");
+            std::thread::yield_now();
+        }
     }
 
     pub(crate) fn mend(&self) {
-        self.mode.store(OPEN, Ordering::SeqCst);
+        self.door.mode.store(OPEN, Ordering::SeqCst);
     }
 }
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        self.mode.store(GONE, Ordering::SeqCst);
+        self.door.mode.store(GONE, Ordering::SeqCst);
         // The one that waits for connections sees it.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &AtomicUsize), nonsense: &[u8]) {
-    let began_after = broken.load(Ordering::SeqCst);
-    let began_as = mode.load(Ordering::SeqCst);
-    if began_as == NONSENSE {
+fn relay(client: TcpStream, server: SocketAddr, door: &Door, nonsense: &[u8]) {
+    let began_after = door.broken.load(Ordering::SeqCst);
+    let mode = || door.mode.load(Ordering::SeqCst);
+    if mode() == NONSENSE {
         let _ = (&client).write_all(nonsense);
         let _ = client.shutdown(Shutdown::Write);
-        return drain(&client, mode);
+        return drain(&client, &door.mode);
     }
     let Ok(server) = TcpStream::connect(server) else { return };
     let (mut to_server, mut to_client) = ((&client, &server), (&server, &client));
@@ -104,19 +123,16 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
     }
     // `held`: what came while nobody read it.
     let (mut bytes, mut held) = (vec![0; 64 * 1024], Vec::new());
-    loop {
-        let now = mode.load(Ordering::SeqCst);
-        // A connection that was there before the server was garbled is one of the server that is gone.
-        if now == SHUT || now == GONE || now == NONSENSE || broken.load(Ordering::SeqCst) != began_after {
-            return;
-        }
-        if now == SILENT {
-            // What it says is kept: otherwise it could not be seen that it goes.
-            match (&client).read(&mut bytes) {
-                Ok(0) => return,
-                Ok(count) => held.extend_from_slice(&bytes[..count]),
-                Err(error) if would_wait(&error) => {}
-                Err(_) => return,
+    // A connection that was there before the server was garbled is one of the server that is gone.
+    let is_over =
+        || matches!(mode(), SHUT | GONE | NONSENSE) || door.broken.load(Ordering::SeqCst) != began_after;
+    while !is_over() {
+        if mode() == SILENT {
+            door.silent.fetch_add(1, Ordering::SeqCst);
+            let is_there = keep(&client, &mut held, || mode() == SILENT && !is_over());
+            door.silent.fetch_sub(1, Ordering::SeqCst);
+            if !is_there {
+                return;
             }
             continue;
         }
@@ -136,6 +152,20 @@ fn relay(client: TcpStream, server: SocketAddr, (mode, broken): (&AtomicU8, &Ato
             }
         }
     }
+}
+
+/// Keeps what it says: otherwise it could not be seen that it goes. Whether it is still there.
+fn keep(mut client: &TcpStream, held: &mut Vec<u8>, is_silent: impl Fn() -> bool) -> bool {
+    let mut bytes = [0; 4096];
+    while is_silent() {
+        match client.read(&mut bytes) {
+            Ok(0) => return false,
+            Ok(count) => held.extend_from_slice(&bytes[..count]),
+            Err(error) if would_wait(&error) => {}
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 fn would_wait(error: &std::io::Error) -> bool {

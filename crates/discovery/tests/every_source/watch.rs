@@ -161,7 +161,7 @@ impl<T: Shown + ?Sized> Watched<T> {
     pub(crate) fn ports(&mut self) -> Vec<u16> {
         match self.next(PATIENCE) {
             Told::Ports(ports) => ports,
-            other => panic!("{other:?}"),
+            other => panic!("{other:?}; {:?}", self.status()),
         }
     }
 
