@@ -76,6 +76,15 @@ pub(crate) fn text(plain: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(plain)
 }
 
+impl EtcdRegistry {
+    /// Forgets all that came before now.
+    fn compact(&self) {
+        let revision =
+            call(self.server, "kv/range", &json!({ "key": text("/") }))["header"]["revision"].clone();
+        call(self.server, "kv/compaction", &json!({ "revision": revision, "physical": true }));
+    }
+}
+
 impl Registry for EtcdRegistry {
     fn is_here() -> bool {
         Program::is_here("etcd")
@@ -156,13 +165,31 @@ fn what_etcd_has_forgotten_is_read_anew() {
     registry.publish(&[1001, 1002]);
     registry.publish(&[1003]);
     registry.publish(&[1002]);
-    let all = json!({ "key": text("/services/checkout/i-1002") });
-    let revision = call(registry.server, "kv/range", &all)["header"]["revision"].clone();
-    call(registry.server, "kv/compaction", &json!({ "revision": revision, "physical": true }));
+    registry.compact();
     registry.gate.interrupt();
     registry.mend();
     assert_eq!(watched.ports(), [1002]);
     assert_eq!(watched.status().failures, 0);
+}
+
+/// A watch from the revision of a deletion on does not tell of it where etcd was compacted at that one (up to 3.4.33
+/// and 3.5.15).
+#[test]
+fn a_deletion_that_the_watch_is_not_told_of_is_noticed_beside_it() {
+    if !EtcdRegistry::is_here() {
+        return;
+    }
+    let mut registry = EtcdRegistry::start();
+    registry.publish(&[1001]);
+    let mut watched = watched(&registry, "interval: 200ms");
+    assert_eq!(watched.ports(), [1001]);
+    assert!(matches!(watched.next(Duration::from_millis(1100)), Told::Nothing));
+    registry.freeze();
+    registry.publish(&[1002]);
+    registry.compact();
+    registry.gate.interrupt();
+    registry.mend();
+    while watched.until_ports() != [1002] {}
 }
 
 #[test]
