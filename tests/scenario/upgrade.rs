@@ -385,7 +385,7 @@ fn a_thousand_websockets_survive_until_the_grace_ends() {
     raise_descriptors();
     let endpoint = tunnels();
     let url = format!("http://{}", endpoint.address());
-    let proxy = Proxy::start(&config(&[&url], "shutdown: { delay: 0s, grace: 4s }\n"));
+    let proxy = Proxy::start(&config(&[&url], "shutdown: { delay: 0s, grace: 8s }\n"));
     let ask = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let mut open: Vec<_> = (0..1000)
@@ -398,11 +398,11 @@ fn a_thousand_websockets_survive_until_the_grace_ends() {
         .collect();
     let successors = Successors(&proxy);
     successors.upgrade();
+    // A text frame as clients send it; it comes back as it is. First all are sent, so that the grace is long enough.
+    let frame = b"\x81\x82\0\0\0\0hi";
+    open.iter_mut().for_each(|talk| talk.send(frame).unwrap());
     let mut alive = 0;
-    for talk in &mut open {
-        // A text frame as clients send it; it comes back as it is.
-        let frame = b"\x81\x82\0\0\0\0hi";
-        talk.send(frame).unwrap();
+    for talk in &open {
         let mut back = [0; 8];
         talk.stream().set_read_timeout(Some(STEP)).unwrap();
         let mut stream = talk.stream();
