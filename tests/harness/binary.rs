@@ -4,7 +4,8 @@
 //! ever passes against yesterday's build.
 
 use std::env;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -18,6 +19,18 @@ pub fn path() -> &'static PathBuf {
         Some(path) => PathBuf::from(path),
         None => build(),
     })
+}
+
+/// The same binary at another path: a hard link, or a copy where that is another file system. The copy is made by
+/// another process: a file that this one has open for writing is, for a moment, one of every program that another test
+/// starts, and cannot be run then.
+///
+/// # Panics
+/// When neither can be made.
+pub fn place_at(other: &Path) {
+    if fs::hard_link(path(), other).is_err() {
+        assert!(Command::new("cp").args([path(), other]).status().unwrap().success(), "{}", other.display());
+    }
 }
 
 fn build() -> PathBuf {

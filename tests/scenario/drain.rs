@@ -9,7 +9,7 @@ use thalweg_tests::connection::Event;
 use thalweg_tests::message::{Kind, get};
 use thalweg_tests::process::Signal;
 use thalweg_tests::upstream::ok;
-use thalweg_tests::{Connection, Message, Proxy, STEP, Upstream};
+use thalweg_tests::{Connection, Message, Proxy, STEP, Talk, Upstream};
 
 use super::{config, frozen, spoken, wait_counted, watchdog};
 
@@ -191,6 +191,21 @@ fn the_grace_has_an_end() {
     let [record] = &ended.log[..] else { panic!("one exchange was cut: {:?}", ended.log) };
     assert_eq!((&record["fault"], &record["fault_side"]), (&"proxy_stopped".into(), &"proxy".into()));
     assert!(record["endpoint"].is_string() && record.get("status").is_none(), "{record}");
+}
+
+/// Not even time to look whether anything is: as where the machine stood still during the grace.
+#[test]
+fn where_nothing_is_under_way_no_grace_is_enough() {
+    let _watchdog = watchdog("where_nothing_is_under_way_no_grace_is_enough");
+    let upstream = Upstream::saying("hello");
+    let proxy = Proxy::start(&config(&[&upstream.url()], "shutdown: { delay: 0s, grace: 0s }"));
+    let mut kept = Talk::open(proxy.web()).unwrap();
+    kept.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    assert_eq!(kept.head().unwrap().status(), 200);
+    proxy.process().signal(Signal::TERM);
+    let ended = proxy.ended(STEP);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert_eq!(ended.log.len(), 1, "{:?}", ended.log);
 }
 
 #[test]

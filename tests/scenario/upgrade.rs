@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +17,7 @@ use thalweg_tests::process::{Signal, kill_heirs, raise_descriptors};
 use thalweg_tests::program::{Finished, find, run};
 use thalweg_tests::proxy::command;
 use thalweg_tests::upstream::Listener;
-use thalweg_tests::{Admin, Directory, Held, Process, Proxy, STEP, Talk, Upstream};
+use thalweg_tests::{Admin, Directory, Held, Process, Proxy, STEP, Talk, Upstream, binary};
 
 use super::{config, measuring, watchdog};
 
@@ -125,6 +124,7 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
         while Instant::now() < is_steady {
             load.wait_for(20);
         }
+        load.wait_for(20);
         crash_worker(child);
         let told = format!("crash {crash} of this supervisor");
         proxy.process().wait_line(&told, STEP, |line| line.contains(&told).then_some(()));
@@ -563,8 +563,7 @@ fn what_is_named_as_a_binary_is_run() {
     let upstream = Upstream::saying("hello");
     let proxy = Proxy::start(&config(&[&upstream.url()], ""));
     let other = proxy.directory().join("thalweg-new");
-    fs::copy(command(proxy.directory()).get_program(), &other).unwrap();
-    fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
+    binary::place_at(&other);
     let done = verb(&proxy, &["upgrade", "--binary", &other.to_string_lossy(), "--json"]);
     assert_eq!(done.code, 0, "{done:?}");
     let told: serde_json::Value = serde_json::from_str(&done.stdout).unwrap();

@@ -221,9 +221,7 @@ fn of_stranger(directory: &Path, program: &Path) -> Command {
 fn house_of_stranger() -> (Directory, std::path::PathBuf) {
     let directory = Directory::new();
     let program = directory.path().join("thalweg");
-    fs::hard_link(binary::path(), &program)
-        .or_else(|_| fs::copy(binary::path(), &program).map(|_| ()))
-        .unwrap();
+    binary::place_at(&program);
     if rustix::process::geteuid().is_root() {
         chown(directory.path(), Some(STRANGER), Some(STRANGER)).unwrap();
     }

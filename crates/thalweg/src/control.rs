@@ -362,12 +362,13 @@ impl Control {
             }
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
-                // Now: but with nothing under way there is nothing to cut.
+                // Now.
                 () = Signals::stop(&mut self.signals.stop) => break self.shared.worker_pool().active() == 0,
                 Some(line) = self.notices.recv() => notice(&line),
             }
+            // Also where the machine stood still until it was over: with nothing under way there is nothing to cut.
             if Instant::now() >= deadline {
-                break false;
+                break self.shared.worker_pool().active() == 0;
             }
         };
         let _ = tokio::time::timeout(LEAVE_TIME, leaving).await;
