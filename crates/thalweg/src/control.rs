@@ -102,6 +102,9 @@ use upgrade::{Step, Upgrades};
 
 /// How often a drain is looked at.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
+/// How long, when the grace is over, workers may still say that nothing is under way: they had no time for it where the
+/// machine stood still until then.
+const LAST_LOOK: Duration = Duration::from_millis(100);
 /// Changes of endpoints within this time are followed together by sources, checks and metrics.
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How often it is looked which certificates are about to expire.
@@ -362,13 +365,12 @@ impl Control {
             }
             tokio::select! {
                 () = tokio::time::sleep(DRAIN_LOOK) => {}
-                // Now.
+                // Now: but with nothing under way there is nothing to cut.
                 () = Signals::stop(&mut self.signals.stop) => break self.shared.worker_pool().active() == 0,
                 Some(line) = self.notices.recv() => notice(&line),
             }
-            // Also where the machine stood still until it was over: with nothing under way there is nothing to cut.
-            if Instant::now() >= deadline {
-                break self.shared.worker_pool().active() == 0;
+            if told && Instant::now() >= deadline {
+                break self.is_drained_within(LAST_LOOK).await;
             }
         };
         let _ = tokio::time::timeout(LEAVE_TIME, leaving).await;
@@ -394,6 +396,17 @@ impl Control {
         } else {
             ExitCode::from(3)
         }
+    }
+
+    async fn is_drained_within(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while !self.shared.worker_pool().is_drained() {
+            if Instant::now() >= end {
+                return false;
+            }
+            tokio::time::sleep(DRAIN_LOOK).await;
+        }
+        true
     }
 
     /// Whether any files are looked at.
