@@ -409,7 +409,7 @@ fn a_thousand_websockets_survive_until_the_grace_ends() {
         alive += usize::from(stream.read_exact(&mut back).is_ok() && back == *frame);
     }
     assert_eq!(alive, 1000);
-    assert_eq!(proxy.process().wait_exit_status(STEP).code(), Some(0), "the grace has ended");
+    assert_eq!(proxy.process().wait_exit_status(2 * STEP).code(), Some(0), "the grace has ended");
     let over = open.iter().filter(|talk| matches!(talk.stream().read(&mut [0; 8]), Ok(0) | Err(_)));
     assert_eq!(over.count(), 1000);
 }
