@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::{Proxy, STEP};
+use crate::{Proxy, STEP, machine_time};
 
 /// An event, and when it was read here.
 #[derive(Clone, Debug)]
@@ -74,12 +74,12 @@ impl EventStream {
     }
 
     /// Waits for an event behind the first `skip` ones, of this kind and about this endpoint; `None` when none comes
-    /// in time.
+    /// in this time of the machine.
     ///
     /// # Panics
     /// When the stream ends, or was not what the guide says.
     pub fn wait(&self, skip: usize, kind: &str, endpoint: &str, limit: Duration) -> Option<Told> {
-        let end = Instant::now() + limit;
+        let begun = machine_time();
         let mut guard = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let mut later = guard.0.iter().skip(skip);
@@ -87,7 +87,7 @@ impl EventStream {
                 return Some(found.clone());
             }
             assert!(guard.1.is_none(), "the event stream: {:?}", guard.1);
-            let left = end.checked_duration_since(Instant::now())?;
+            let left = limit.checked_sub(machine_time() - begun)?;
             guard = self.shared.news.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }

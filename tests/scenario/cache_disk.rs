@@ -142,7 +142,7 @@ fn cache(proxy: &Proxy) -> Value {
 
 /// Waits until the disk of the cache is so.
 fn wait_disk(proxy: &Proxy, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-    let end = Instant::now() + STEP;
+    let end = Instant::now() + 3 * STEP;
     loop {
         let disk = cache(proxy)["disk"].take();
         if is_so(&disk) {
