@@ -144,7 +144,8 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
     let newest = reports.into_iter().map(|entry| entry.unwrap().path()).max().unwrap();
     let report = fs::read_to_string(newest).unwrap();
     assert!(report.contains("SIGSEGV") && report.contains("in thread worker-0"), "{report}");
-    let records = report.split_once("the last exchanges of worker 0, the newest first:\n").unwrap().1;
+    let records = report.split_once("the last exchanges of worker 0, the newest first:\n");
+    let records = records.unwrap_or_else(|| panic!("{report}")).1;
     assert!((1..=16).contains(&records.lines().count()), "{report}");
     let is_told = |line: &str| line.starts_with("  GET ") && line.contains(", listener web, route ");
     assert!(records.lines().all(is_told) && records.contains(&upstream.url()), "{report}");
