@@ -170,8 +170,7 @@ fn the_time_for_the_request_bounds_all_attempts() {
 fn after_an_interim_response_nothing_is_tried_again() {
     let _watchdog = watchdog("after_an_interim_response_nothing_is_tried_again");
     // Without a pool every attempt is a connection that the test sees.
-    let service =
-        "pool: { max_idle: 0 }, retry: { statuses: [ 503 ], per_try_timeout: 1s, budget: 1000% }";
+    let service = "pool: { max_idle: 0 }, retry: { statuses: [ 503 ], per_try_timeout: 1s, budget: 1000% }";
     let house = House::start(2, service, "");
     let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
     let begin = || {
