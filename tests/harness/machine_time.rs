@@ -1,5 +1,5 @@
-//! A clock that stands still while the machine does: a host that gives it no processor, or programs that leave none. What
-//! must happen within a time is measured by it, so that a test fails for what the proxy does and for nothing else.
+//! A clock that stands still while the machine does: a host that gives it no processor, or programs that leave none.
+//! What must happen within a time is measured by it, so that a test fails for what the proxy does and for nothing else.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -124,11 +124,11 @@ impl Clients {
         std::array::from_fn(|at| after[at] - before[at])
     }
 
-    pub(super) fn stop(self) -> Outcome {
+    pub(super) fn stop(mut self) -> Outcome {
         self.shared.stop.store(true, Ordering::Release);
         let took = self.begun.elapsed();
-        let Self { shared, threads, .. } = self;
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        self.threads.drain(..).for_each(|thread| thread.join().unwrap());
+        let shared = &self.shared;
         let cuts = shared.cuts.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (cut, failed) = cuts.into_iter().partition(|cut| cut.endpoint.is_some());
         Outcome {
@@ -138,6 +138,13 @@ impl Clients {
             failed,
             took,
         }
+    }
+}
+
+/// Of a test that has failed too: its clients would ask whoever has the port next.
+impl Drop for Clients {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
     }
 }
 
