@@ -50,19 +50,40 @@ fn successor(line: &str) -> Option<i32> {
     line.strip_prefix("thalweg: upgrade: process ")?.split(' ').next()?.parse().ok()
 }
 
-/// Asks over a connection of its own each time, until it is told to stop; the failures.
-fn newcomers(address: SocketAddr, stops: &Arc<AtomicBool>) -> thread::JoinHandle<(usize, Vec<String>)> {
-    let stops = stops.clone();
-    thread::spawn(move || {
-        let (mut answered, mut failures) = (0, Vec::new());
-        while !stops.load(Relaxed) {
-            match once(address) {
-                Ok(()) => answered += 1,
-                Err(why) => failures.push(why),
+/// A client that asks over a connection of its own each time, until it is told to stop or the test fails.
+struct Newcomers {
+    stops: Arc<AtomicBool>,
+    client: Option<thread::JoinHandle<(usize, Vec<String>)>>,
+}
+
+impl Newcomers {
+    fn start(address: SocketAddr) -> Self {
+        let stops = Arc::<AtomicBool>::default();
+        let stopped = stops.clone();
+        let client = thread::spawn(move || {
+            let (mut answered, mut failures) = (0, Vec::new());
+            while !stopped.load(Relaxed) {
+                match once(address) {
+                    Ok(()) => answered += 1,
+                    Err(why) => failures.push(why),
+                }
             }
-        }
-        (answered, failures)
-    })
+            (answered, failures)
+        });
+        Self { stops, client: Some(client) }
+    }
+
+    /// How many were answered, and the failures.
+    fn stop(mut self) -> (usize, Vec<String>) {
+        self.stops.store(true, Relaxed);
+        self.client.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Newcomers {
+    fn drop(&mut self) {
+        self.stops.store(true, Relaxed);
+    }
 }
 
 fn once(address: SocketAddr) -> Result<(), String> {
@@ -82,16 +103,13 @@ fn no_request_fails_while_the_binary_is_upgraded_again_and_again() {
     let upstream = Upstream::saying("hello");
     let proxy = Proxy::start(&config(&[&upstream.url()], ""));
     let successors = Successors(&proxy);
-    let (web, stops) = (proxy.web(), Arc::<AtomicBool>::default());
-    let (load, new) = (Load::start(web, 4), newcomers(web, &stops));
+    let (load, new) = (Load::start(proxy.web(), 4), Newcomers::start(proxy.web()));
     for _ in 0..TIMES {
         load.wait_for(20);
         successors.upgrade();
     }
     load.wait_for(20);
-    stops.store(true, Relaxed);
-    let (answered, failures) = load.stop();
-    let (asked, others) = new.join().unwrap();
+    let ((answered, failures), (asked, others)) = (load.stop(), new.stop());
     assert!(
         failures.is_empty() && others.is_empty(),
         "{failures:?} and {others:?} of {answered} and {asked}"
@@ -114,8 +132,7 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
     let upstream = Upstream::saying("hello");
     let text = config(&[&upstream.url()], "state: { path: state }\n");
     let proxy = Proxy::start_with(&["--supervise=always"], &text);
-    let (web, stops) = (proxy.web(), Arc::<AtomicBool>::default());
-    let (load, new) = (Load::start(web, 2), newcomers(web, &stops));
+    let (load, new) = (Load::start(proxy.web(), 2), Newcomers::start(proxy.web()));
     let crashes = if measuring() { TIMES } else { 3 };
     for crash in 1..=crashes {
         let child = child_of(&proxy);
@@ -131,8 +148,7 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
         await_child(&proxy, child);
     }
     load.wait_for(20);
-    stops.store(true, Relaxed);
-    let ((answered, failures), (asked, others)) = (load.stop(), new.join().unwrap());
+    let ((answered, failures), (asked, others)) = (load.stop(), new.stop());
     // A client loses what it has under way, and nobody is refused.
     assert!(failures.len() <= 2 * crashes && others.len() <= crashes, "{failures:?} {others:?}");
     let refused = |why: &&String| why.contains("refused");
@@ -486,8 +502,7 @@ fn another_number_of_workers_loses_nobody() {
     let upstream = Upstream::saying("hello");
     let text = config(&[&upstream.url()], "");
     let proxy = Proxy::start(&text);
-    let (web, stops) = (proxy.web(), Arc::<AtomicBool>::default());
-    let (load, new) = (Load::start(web, 2), newcomers(web, &stops));
+    let (load, new) = (Load::start(proxy.web(), 2), Newcomers::start(proxy.web()));
     let successors = Successors(&proxy);
     for workers in [1, 4, 2] {
         let log = proxy.log_path();
