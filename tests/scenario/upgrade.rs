@@ -512,8 +512,7 @@ fn another_number_of_workers_loses_nobody() {
         successors.upgrade();
         load.wait_for(40);
     }
-    stops.store(true, Relaxed);
-    let ((_, failures), (_, others)) = (load.stop(), new.join().unwrap());
+    let ((_, failures), (_, others)) = (load.stop(), new.stop());
     assert!(failures.is_empty() && others.is_empty(), "{failures:?} {others:?}");
 }
 
