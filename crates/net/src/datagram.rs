@@ -10,6 +10,7 @@ pub use batch::{Batch, Received, Sent};
 pub use message::Way;
 
 use crate::inherited::spread;
+use crate::listen::choosing;
 use crate::option::set_int;
 use crate::reactor::{Owner, Reactor, ready};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +31,14 @@ const QUEUE: usize = 1024 * 1024;
 /// # Errors
 /// What the kernel says of the address.
 pub fn bind(
+    address: SocketAddr,
+    dual_stack: bool,
+    (count, beside_ours): (usize, bool),
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    choosing(address, || bind_once(address, dual_stack, (count, beside_ours)))
+}
+
+fn bind_once(
     address: SocketAddr,
     dual_stack: bool,
     (count, beside_ours): (usize, bool),

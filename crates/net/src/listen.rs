@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Connections that the kernel keeps for us until they are accepted; it caps this at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
+/// Ports that the kernel may choose before it is an error that others have taken them.
+const CHOICES: usize = 16;
 
 /// How TCP sockets listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -37,6 +39,27 @@ pub struct Options {
 /// `AddrInUse` also when another program of the same user listens there with SO_REUSEPORT:
 /// sharing its port would silently split the traffic.
 pub fn tcp(
+    address: SocketAddr,
+    dual_stack: bool,
+    options: Options,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    choosing(address, || tcp_once(address, dual_stack, options))
+}
+
+/// Between the socket for which the kernel has chosen a port and those that listen, somebody else may have taken it:
+/// then it chooses again. A port that was written is tried once.
+pub(crate) fn choosing<T>(address: SocketAddr, mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let again = if address.port() == 0 { CHOICES - 1 } else { 0 };
+    for _ in 0..again {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            result => return result,
+        }
+    }
+    bind()
+}
+
+fn tcp_once(
     address: SocketAddr,
     dual_stack: bool,
     options: Options,
@@ -261,6 +284,22 @@ mod tests {
     /// Waits until somebody is there.
     fn somebody(reactor: &Reactor) {
         assert_eq!(reactor.wait(Some(Duration::from_secs(20)), &mut Vec::new()).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_port_that_the_kernel_chose_and_others_took_is_chosen_again() {
+        let bind = |port: u16, taken: usize| {
+            let mut tries = 0;
+            let bound = choosing(SocketAddr::from(([127, 0, 0, 1], port)), || {
+                tries += 1;
+                if tries > taken { Ok(()) } else { Err(Errno::ADDRINUSE.into()) }
+            });
+            (bound.map_err(|error| error.kind()), tries)
+        };
+        assert_eq!(bind(0, 0), (Ok(()), 1));
+        assert_eq!(bind(0, 2), (Ok(()), 3));
+        assert_eq!(bind(0, 99), (Err(io::ErrorKind::AddrInUse), CHOICES));
+        assert_eq!(bind(80, 1), (Err(io::ErrorKind::AddrInUse), 1));
     }
 
     #[test]
