@@ -36,6 +36,8 @@ fn a_flip_in_a_large_one_breaks_off_who_reads_it_and_it_is_fetched_anew() {
     let path = large(0);
     for at in [100, 300_000, 1_400_000, FIRST] {
         let proxy = Proxy::start(&text);
+        // Before that nothing large is written.
+        wait_disk(&proxy, "ready", |disk| disk["condition"] == "ready");
         whole(&proxy, &path);
         wait_disk(&proxy, "written", |disk| disk["objects"] == 1);
         assert!(proxy.stop().status.success());
