@@ -172,7 +172,8 @@ fn what_etcd_has_forgotten_is_read_anew() {
     assert_eq!(watched.status().failures, 0);
 }
 
-/// A watch from the revision of a deletion on does not tell of it where etcd was compacted at that one: seen with 3.4.23.
+/// A watch from the revision of a deletion on does not tell of it where etcd was compacted at that one
+/// (seen with 3.4.23).
 #[test]
 fn a_deletion_that_the_watch_is_not_told_of_is_noticed_beside_it() {
     if !EtcdRegistry::is_here() {
