@@ -6,10 +6,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace.
+/// The root of the workspace: of the one that cargo runs us for, and not of the one that we were built in, since two
+/// checkouts may share what they build.
 pub(crate) fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_owned()
+    let of_the_run = std::env::var_os("CARGO_MANIFEST_DIR")
+        .filter(|_| std::env::var_os("CARGO_PKG_NAME").is_some_and(|name| name == env!("CARGO_PKG_NAME")));
+    let manifest = of_the_run.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.parent().unwrap_or(&manifest).to_owned()
 }
 
 /// A cargo command in the root of the workspace, words separated by blanks.

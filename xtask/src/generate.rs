@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::command::{built, cargo, run as run_command};
+use crate::command::{built, cargo, root, run as run_command};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,6 +20,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// The same with what has been built already.
 pub(crate) fn pages(check: bool) -> Result<()> {
     let mut command = std::process::Command::new(built("reference")?);
-    command.env("THALWEG_BIN", built("thalweg")?).args(check.then_some("--check"));
+    command.current_dir(root()).env("THALWEG_BIN", built("thalweg")?).args(check.then_some("--check"));
     run_command(&mut command)
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask gen [--check]`: the reference pages that are made from the code.
 //!
 //! The pages are committed; `--check` (a step of `ci`) fails when one differs from what the code says. A program beside
-//! xtask, so that xtask itself is built without the product. `$THALWEG_BIN` is the binary whose `--help` is shown.
+//! xtask, so that xtask itself is built without the product; it runs in the root of the workspace. `$THALWEG_BIN` is
+//! the binary whose `--help` is shown.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
@@ -10,7 +11,7 @@ mod events;
 mod faults;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -43,15 +44,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
 /// Writes or checks every page.
 fn run(check: bool) -> Result<()> {
     let mut stale = Vec::new();
     for (name, page) in PAGES {
-        let path = root().join("docs").join(name);
+        let path = Path::new("docs").join(name);
         let text = page().with_context(|| format!("docs/{name}"))?;
         let text = if name.ends_with(".json") { text } else { format!("{MARK}{text}") };
         if fs::read_to_string(&path).is_ok_and(|present| present == text) {

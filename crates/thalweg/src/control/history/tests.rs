@@ -147,6 +147,8 @@ fn it_survives_a_restart_for_its_owner_only() {
     let mut third = folder.history();
     begin(&mut third, "a: \"one\"\n");
     assert_eq!(told(&third)[0], (3, HistoryState::Running), "a start with the same text is no new entry");
+    // What is still being written must not bring the directory back.
+    assert!(third.settle(Duration::from_secs(30)));
 }
 
 #[test]
