@@ -105,9 +105,9 @@ fn idle_pairs_cost_little_memory_and_are_all_alive() {
 #[test]
 fn an_idle_tunnel_ends_in_time_and_one_that_moves_does_not() {
     let _watchdog = watchdog("an_idle_tunnel_ends_in_time_and_one_that_moves_does_not");
-    const IDLE: Duration = Duration::from_millis(600);
+    const IDLE: Duration = Duration::from_millis(1500);
     let upstream = Upstream::start();
-    let proxy = Proxy::start(&config(&[&upstream.url()], "defaults: { timeouts: { idle: 600ms } }"));
+    let proxy = Proxy::start(&config(&[&upstream.url()], "defaults: { timeouts: { idle: 1500ms } }"));
     let before = Vitals::of(&proxy);
     let mut busy = upstream.tunnel(&proxy);
     let mut idle = upstream.tunnel(&proxy);
