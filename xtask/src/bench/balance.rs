@@ -61,10 +61,10 @@ impl<'a> Line<'a> {
 pub(crate) fn run(args: &Balance) -> Result<()> {
     output(&mut cargo("build --release --package thalweg-balance --example pick_cost"))?;
     let load = machine::load_average();
-    let before = process::Steal::now()?;
+    let before = process::CpuTicks::now()?;
     let mut example = cargo("run --quiet --release --package thalweg-balance --example pick_cost");
     let printed = output(&mut example)?;
-    let steal = before.share_until(&process::Steal::now()?);
+    let steal = before.stolen_until(&process::CpuTicks::now()?);
     let lines: Vec<Line<'_>> = printed.lines().filter_map(Line::read).collect();
     if lines.is_empty() {
         bail!("the example printed no figures:\n{printed}");

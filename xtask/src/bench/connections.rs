@@ -17,7 +17,8 @@ use super::contestant::{Place, Running, backend, built};
 use super::frame::{Conditions, Use};
 use super::load::bodies::origin;
 use super::order::order;
-use super::{Folder, LOAD_CPU, process, single};
+use super::process::{self, CpuTicks};
+use super::{Folder, LOAD_CPU, single};
 use crate::command::exists;
 use case::{Case, Outcome};
 use entrant::{Entrant, Peer, Started};
@@ -82,6 +83,8 @@ pub(crate) struct Connections {
 struct Sample {
     /// CPU time for one of what the case counts, in its unit.
     cpu: f64,
+    /// The same of both CPUs: the proxy, load, backends, and what the kernel did for any of them.
+    both: f64,
     /// How many of them per second.
     rate: f64,
     /// Share of its CPU that was in use, 0–1.
@@ -162,10 +165,11 @@ fn interleaved(
                 let sample = sample(case, args, &backends.ends, &started[i], place)
                     .with_context(|| format!("{name}, {}", case.name()))?;
                 println!(
-                    "bench: {}, round {round}: {name:<15} {:7.2} {}, busy {:3.0} %, {} failed",
+                    "bench: {}, round {round}: {name:<15} {:7.2} {}, {:.2} on both CPUs, busy {:3.0} %, {} failed",
                     case.name(),
                     sample.cpu,
                     case.unit(),
+                    sample.both,
                     sample.busy * 100.0,
                     sample.failed
                 );
@@ -188,13 +192,15 @@ fn sample(
     place: &Place,
 ) -> Result<Sample> {
     let program = &on.small.program;
-    let before = program.cpu();
+    let (before, ticks) = (program.cpu(), CpuTicks::now()?);
     let Outcome { done, time, failed } = case.run(args, ends, on, place)?;
     let (spent, seconds) = (program.cpu().saturating_sub(before).as_secs_f64(), time.as_secs_f64().max(1e-3));
+    let both = ticks.worked_until(&CpuTicks::now()?).as_secs_f64();
     if done <= 0.0 {
         bail!("nothing got through");
     }
-    Ok(Sample { cpu: spent * case.scale() / done, rate: done / seconds, busy: spent / seconds, failed })
+    let each = |spent: f64| spent * case.scale() / done;
+    Ok(Sample { cpu: each(spent), both: each(both), rate: done / seconds, busy: spent / seconds, failed })
 }
 
 impl Connections {

@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail};
 
 use super::figures::{Gate, write_gates};
 use super::machine;
-use super::process::Steal;
+use super::process::CpuTicks;
 use crate::command::{output, root};
 
 /// The machine at the begin of a run.
 pub(crate) struct Conditions {
     /// Load average just before it.
     load: f64,
-    steal: Steal,
+    ticks: CpuTicks,
 }
 
 impl Conditions {
@@ -25,12 +25,12 @@ impl Conditions {
     pub(crate) fn begin() -> Result<Self> {
         let load = machine::load_average();
         println!("bench: load average before the run: {load:.2}");
-        Ok(Self { load, steal: Steal::now()? })
+        Ok(Self { load, ticks: CpuTicks::now()? })
     }
 
     /// The run is over.
     pub(crate) fn end(self) -> Result<Run> {
-        Ok(Run { load: self.load, steal: self.steal.share_until(&Steal::now()?) })
+        Ok(Run { load: self.load, steal: self.ticks.stolen_until(&CpuTicks::now()?) })
     }
 }
 

@@ -46,8 +46,7 @@ impl Program {
     /// CPU time of all its processes so far, user and kernel.
     pub(crate) fn cpu(&self) -> Duration {
         let ticks = |pid| stat_field(pid, 14).unwrap_or(0) + stat_field(pid, 15).unwrap_or(0);
-        let ticks: u64 = self.pids().into_iter().map(ticks).sum();
-        Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
+        time_of(self.pids().into_iter().map(ticks).sum())
     }
 
     /// Descriptors that all its processes hold.
@@ -88,6 +87,11 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
     }
 }
 
+/// The time of so many ticks, which are those of `/proc`.
+fn time_of(ticks: u64) -> Duration {
+    Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
+}
+
 /// A numeric field of `/proc/PID/stat`, counted from 1 as in proc(5); 4 and above.
 fn stat_field(pid: u32, field: usize) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -105,23 +109,31 @@ fn resident(pid: u32) -> Option<u64> {
 }
 
 /// Ticks of all CPUs since boot.
-pub(crate) struct Steal {
+pub(crate) struct CpuTicks {
+    /// For programs and the kernel.
+    worked: u64,
     stolen: u64,
     all: u64,
 }
 
-impl Steal {
+impl CpuTicks {
     /// The counters of this moment.
     pub(crate) fn now() -> Result<Self> {
         let text = fs::read_to_string("/proc/stat")?;
         let line = text.lines().next().context("/proc/stat is empty")?;
         let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
         // user nice system idle iowait irq softirq steal; guest time is part of user time.
-        Ok(Self { stolen: ticks.get(7).copied().unwrap_or(0), all: ticks.iter().take(8).sum() })
+        let sum = |fields: &[usize]| fields.iter().filter_map(|at| ticks.get(*at)).sum();
+        Ok(Self { worked: sum(&[0, 1, 2, 5, 6]), stolen: sum(&[7]), all: ticks.iter().take(8).sum() })
+    }
+
+    /// What all CPUs have worked between two moments, for whomever.
+    pub(crate) fn worked_until(&self, later: &Self) -> Duration {
+        time_of(later.worked - self.worked)
     }
 
     /// The share of CPU time, 0–1, that the hypervisor gave to others between two moments.
-    pub(crate) fn share_until(&self, later: &Self) -> f64 {
+    pub(crate) fn stolen_until(&self, later: &Self) -> f64 {
         (later.stolen - self.stolen) as f64 / (later.all - self.all).max(1) as f64
     }
 }

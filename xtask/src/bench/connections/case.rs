@@ -80,6 +80,11 @@ impl Case {
         }
     }
 
+    /// Whether bytes are counted.
+    pub(super) fn is_large(self) -> bool {
+        matches!(self, Self::Download | Self::Upload)
+    }
+
     /// Runs the load to its end.
     pub(super) fn run(self, args: &Connections, ends: &Path, on: &Started, place: &Place) -> Result<Outcome> {
         let time = Duration::from_secs(args.seconds);

@@ -8,13 +8,16 @@ use super::case::Case;
 use super::entrant::{Entrant, Peer};
 use super::{Connections, Rounds, Sample};
 use crate::bench::entrant::{names, versions};
-use crate::bench::figures::{Gate, head, median_ratio, ratios, row, spread};
+use crate::bench::figures::{Gate, head, median_ratio, ratio_cell, ratios, row, spread};
 use crate::bench::{LOAD_CPU, PROXY_CPU, configs, frame, kernel_setting};
 
 /// Most CPU as a multiple of what HAProxy needs in the better of its modes.
 const CPU_GATE: f64 = 1.0;
 /// Most resident bytes of an idle connection, which has two sockets.
 const IDLE_GATE: f64 = 2048.0;
+
+/// A figure of a sample.
+type Value = fn(&Sample) -> f64;
 
 /// Everything that was measured.
 pub(super) struct Report<'a> {
@@ -46,16 +49,20 @@ impl frame::Report for Report<'_> {
 
     fn gates(&self) -> Vec<Gate> {
         let own = self.entrants.iter().position(|entrant| entrant.peer == Peer::Thalweg);
-        let gate = |case: &Case| {
+        let gate = |case: &Case, of: &str, value: Value| {
             let rounds = self.rounds.iter().find(|rounds| rounds.case == *case);
             let ratio = rounds.zip(own).and_then(|(rounds, own)| {
-                let other = self.best(rounds)?;
-                Some(median_ratio(&rounds.samples[own], &rounds.samples[other], |sample| sample.cpu))
+                let other = self.best(rounds, value)?;
+                Some(median_ratio(&rounds.samples[own], &rounds.samples[other], value))
             });
-            let name = format!("CPU, × haproxy's in the better of its modes, {}", case.name());
+            let name = format!("CPU{of}, × haproxy's in the better of its modes, {}", case.name());
             Gate { name, most: CPU_GATE, measured: ratio }
         };
-        let mut gates: Vec<_> = self.args.cases.iter().map(gate).collect();
+        let own_cpu = self.args.cases.iter().map(|case| gate(case, "", |sample| sample.cpu));
+        // Where connections or exchanges are counted, most of it is the load and the backend.
+        let large = self.args.cases.iter().filter(|case| case.is_large());
+        let mut gates: Vec<_> =
+            own_cpu.chain(large.map(|case| gate(case, " of both CPUs", |sample| sample.both))).collect();
         if self.args.idle > 0 {
             let bytes = own.and_then(|own| self.idle.get(own).copied());
             gates.push(Gate {
@@ -95,6 +102,9 @@ impl frame::Report for Report<'_> {
              records\n  what it always does\n\
              - CPU: user and kernel time of all the proxy's processes over the run, by what was done; a gigabyte is 10⁹ bytes of \
              body\n  that arrived whole\n\
+             - both CPUs: whatever they did in that time, so also load and backends. On loopback the kernel sends what waits in a\n  \
+             full socket when the acknowledgement comes, on the CPU of who acknowledges: what a gigabyte costs moves between\n  \
+             the proxy and both ends with who is slower, and only the sum stays the same\n\
              - memory: growth of a fresh process over connections that had one exchange each, after 2 s\n",
         );
         writeln!(
@@ -110,9 +120,10 @@ impl frame::Report for Report<'_> {
 
 impl Report<'_> {
     /// The mode of HAProxy that needs less CPU.
-    fn best(&self, rounds: &Rounds) -> Option<usize> {
+    fn best(&self, rounds: &Rounds, value: Value) -> Option<usize> {
         let modes = (0..self.entrants.len()).filter(|i| self.entrants[*i].peer != Peer::Thalweg);
-        modes.min_by(|a, b| median(&rounds.samples[*a]).total_cmp(&median(&rounds.samples[*b])))
+        let median = |i: usize| spread(&rounds.samples[i].iter().map(value).collect::<Vec<_>>()).1;
+        modes.min_by(|a, b| median(*a).total_cmp(&median(*b)))
     }
 
     fn table(&self, text: &mut String, rounds: &Rounds) -> Result<()> {
@@ -123,19 +134,25 @@ impl Report<'_> {
             self.entrants[0].name()
         )?;
         let each = rounds.case.unit();
-        head(text, &["", each, "ratio", "per second", "busy", "failed"])?;
+        head(text, &["", each, "ratio", "both CPUs", "ratio of both", "per second", "busy", "failed"])?;
         for (i, (entrant, samples)) in self.entrants.iter().zip(&rounds.samples).enumerate() {
-            let of = |value: fn(&Sample) -> f64| spread(&samples.iter().map(value).collect::<Vec<_>>());
-            let (least, cpu, most) = of(|sample| sample.cpu);
-            let (low, ratio, high) = spread(&ratios(&rounds.samples[0], samples, |sample| sample.cpu));
-            let ratio =
-                if i == 0 { "–".to_owned() } else { format!("**{ratio:.2}** ({low:.2}–{high:.2})") };
+            let of = |value: Value| spread(&samples.iter().map(value).collect::<Vec<_>>());
+            let time = |value: Value| {
+                let (least, median, most) = of(value);
+                format!("{median:.1} ({least:.1}–{most:.1})")
+            };
+            let ratio = |value: Value| match i {
+                0 => "–".to_owned(),
+                _ => ratio_cell(&ratios(&rounds.samples[0], samples, value)),
+            };
             let rate = of(|sample| sample.rate).1;
             let decimals = if rate < 100.0 { 2 } else { 0 };
             let failed: u64 = samples.iter().map(|sample| sample.failed).sum();
             let cells = [
-                format!("{cpu:.1} ({least:.1}–{most:.1})"),
-                ratio,
+                time(|sample| sample.cpu),
+                ratio(|sample| sample.cpu),
+                time(|sample| sample.both),
+                ratio(|sample| sample.both),
                 format!("{rate:.decimals$}"),
                 format!("{:.0} %", of(|sample| sample.busy).1 * 100.0),
                 failed.to_string(),
@@ -144,10 +161,6 @@ impl Report<'_> {
         }
         Ok(())
     }
-}
-
-fn median(samples: &[Sample]) -> f64 {
-    spread(&samples.iter().map(|sample| sample.cpu).collect::<Vec<_>>()).1
 }
 
 #[cfg(test)]
@@ -165,19 +178,22 @@ mod tests {
 
     #[test]
     fn the_better_mode_of_the_other_is_the_measure() {
-        let args = Line::parse_from(["bench", "--cases", "each", "--rounds", "1"]).connections;
+        let args = Line::parse_from(["bench", "--cases", "each,download", "--rounds", "1"]).connections;
         let entrants = Peer::ALL.map(Entrant::unknown);
-        let sample = |cpu| vec![Sample { cpu, rate: 1.0, busy: 1.0, failed: 0 }];
-        let rounds = [Rounds { case: Case::Each, samples: [30.0, 40.0, 25.0].map(sample).to_vec() }];
+        let sample = |cpu| vec![Sample { cpu, both: 100.0 - cpu, rate: 1.0, busy: 1.0, failed: 0 }];
+        let rounds = [Case::Each, Case::Download]
+            .map(|case| Rounds { case, samples: [30.0, 40.0, 25.0].map(sample).to_vec() });
         let idle = [2000.0, 4000.0, 3000.0];
         let report = Report { args: &args, entrants: &entrants, rounds: &rounds, idle: &idle };
         let measured: Vec<_> = report.gates().iter().map(|gate| (gate.measured, gate.passes())).collect();
-        assert_eq!(measured, [(Some(1.2), false), (Some(2000.0), true), (Some(0.0), true)]);
+        // The other mode is the better one where both CPUs count.
+        let of_both = (Some(70.0 / 60.0), false);
+        let own = (Some(1.2), false);
+        assert_eq!(measured, [own, own, of_both, (Some(2000.0), true), (Some(0.0), true)]);
         let mut text = String::new();
         report.figures(&mut text).unwrap();
-        assert!(
-            text.contains("| haproxy | 40.0 (40.0–40.0) | **0.75** (0.75–0.75) | 1.00 | 100 % | 0 |"),
-            "{text}"
-        );
+        let line = "| haproxy | 40.0 (40.0–40.0) | **0.75** (0.75–0.75) | 60.0 (60.0–60.0) | \
+                    **1.17** (1.17–1.17) | 1.00 | 100 % | 0 |";
+        assert!(text.contains(line), "{text}");
     }
 }
