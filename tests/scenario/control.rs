@@ -40,6 +40,29 @@ fn stop_ends_the_proxy_with_0() {
     assert_eq!(proxy.ended(STEP).status.code(), Some(0));
 }
 
+/// Names of the proxy's threads, sorted.
+fn threads(proxy: &Proxy) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", proxy.process().pid())).unwrap().flatten();
+    let mut names: Vec<_> = tasks
+        .filter_map(|task| Some(fs::read_to_string(task.path().join("comm")).ok()?.trim().to_owned()))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn who_changes_nothing_has_no_thread_for_it() {
+    let _watchdog = watchdog("who_changes_nothing_has_no_thread_for_it");
+    let proxy = Proxy::start(&config(&["http://127.0.0.1:9"], ""));
+    let (read, before) = (verb(&proxy, &["status"]), threads(&proxy));
+    assert_eq!(
+        (read.code, before),
+        (0, ["thalweg", "thalweg-admin", "worker-0", "worker-1"].map(str::to_owned).to_vec())
+    );
+    assert_eq!(verb(&proxy, &["reload"]).code, 0);
+    assert!(threads(&proxy).iter().any(|name| name == "thalweg-audit"), "{:?}", threads(&proxy));
+}
+
 #[test]
 fn usr1_reopens_the_access_log() {
     let _watchdog = watchdog("usr1_reopens_the_access_log");

@@ -1,17 +1,17 @@
 //! The audit log: one JSON line for every change that was asked for, done or refused.
 //!
 //! `<state>/audit.log`, mode 0600, appended to and moved on to `audit.log.1` … `.5` at 10 MiB, so it
-//! never takes more than 60 MiB. Written by a thread of its own behind a bounded queue: a slow disk
-//! delays no answer of the admin API. Invariant: a line that cannot be written is told to the
+//! never takes more than 60 MiB. Written by a thread of its own, from the first entry on, behind a bounded
+//! queue: a slow disk delays no answer of the admin API. Invariant: a line that cannot be written is told to the
 //! operator and stops no change.
 
 mod file;
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 
@@ -98,28 +98,44 @@ enum Job {
 
 /// The log. Dropping it writes what waits and ends its thread.
 pub(crate) struct AuditLog {
-    jobs: Option<SyncSender<Job>>,
+    state_dir: PathBuf,
     lost: Arc<AtomicU64>,
     control: Arc<dyn Control>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<Thread>>,
+}
+
+/// The thread that writes, and the way to it.
+struct Thread {
+    jobs: SyncSender<Job>,
+    handle: JoinHandle<()>,
 }
 
 impl AuditLog {
-    /// Starts the thread. The file is made with its first entry.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub(crate) fn start(state_dir: PathBuf, control: Arc<dyn Control>) -> io::Result<Self> {
+    /// The file is made and the thread started with the first entry.
+    pub(crate) fn new(state_dir: PathBuf, control: Arc<dyn Control>) -> Self {
+        Self { state_dir, lost: Arc::default(), control, thread: Mutex::default() }
+    }
+
+    fn start(&self) -> io::Result<Thread> {
         let (jobs, queue) = sync_channel(WAITING);
-        let lost = Arc::new(AtomicU64::new(0));
         let writer = Writer {
-            file: AuditFile::new(state_dir),
-            lost: Arc::clone(&lost),
-            control: Arc::clone(&control),
+            file: AuditFile::new(self.state_dir.clone()),
+            lost: Arc::clone(&self.lost),
+            control: Arc::clone(&self.control),
             failing: false,
         };
-        let thread = thread::Builder::new().name("thalweg-audit".into()).spawn(move || writer.run(&queue))?;
-        Ok(Self { jobs: Some(jobs), lost, control, thread: Some(thread) })
+        let handle = thread::Builder::new().name("thalweg-audit".into()).spawn(move || writer.run(&queue))?;
+        Ok(Thread { jobs, handle })
+    }
+
+    /// Hands a job over, or says that it cannot.
+    fn send(&self, job: Job) -> Result<(), &'static str> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            *thread = Some(self.start().map_err(|_| "there can be no thread for the audit log")?);
+        }
+        let jobs = thread.as_ref().map(|thread| &thread.jobs);
+        jobs.and_then(|jobs| jobs.try_send(job).ok()).ok_or("the audit log does not keep up")
     }
 
     /// Hands over an entry. Never waits: with a full queue the entry is lost, and the operator is told.
@@ -128,28 +144,27 @@ impl AuditLog {
         if size(&entry.before) + size(&entry.after) > CHANGE {
             (entry.before, entry.after) = (None, Some("[too large]".into()));
         }
-        let sent = self.jobs.as_ref().map(|jobs| jobs.try_send(Job::Write(Box::new(entry))));
-        if !matches!(sent, Some(Ok(()))) && self.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-            self.control.complain("the audit log does not keep up: entries are lost");
+        if let Err(why) = self.send(Job::Write(Box::new(entry)))
+            && self.lost.fetch_add(1, Ordering::Relaxed) == 0
+        {
+            self.control.complain(&format!("{why}: entries are lost"));
         }
     }
 
     /// Asks for the newest entries, oldest first, those included that wait to be written. `None`: the
-    /// queue is full.
+    /// queue is full, or there can be no thread.
     pub(crate) fn last(&self, count: usize) -> Option<oneshot::Receiver<io::Result<Vec<Value>>>> {
         let (answer, answered) = oneshot::channel();
-        match self.jobs.as_ref()?.try_send(Job::Read(count, answer)) {
-            Ok(()) => Some(answered),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
-        }
+        self.send(Job::Read(count, answer)).is_ok().then_some(answered)
     }
 }
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
-        drop(self.jobs.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Thread { jobs, handle }) = thread {
+            drop(jobs);
+            let _ = handle.join();
         }
     }
 }

@@ -232,8 +232,7 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
         source: io::Error::new(io::ErrorKind::InvalidInput, what),
         help: None,
     })?;
-    let audit = AuditLog::start(options.state_dir, Arc::clone(&control))
-        .map_err(failed("the audit thread cannot be started".into()))?;
+    let audit = AuditLog::new(options.state_dir, Arc::clone(&control));
     let secure = options.tls.is_some();
     let sessions = tokens.clone().map(|tokens| Arc::new(Sessions::new(tokens, secure)));
     let app = Arc::new(App::new(control, audit, crate::openapi::document, sessions.clone()));

@@ -195,7 +195,7 @@ async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_bu
     let (client, server) = tokio::io::duplex(64 * 1024);
     let folder = Folder::new();
     let control = sample as Arc<dyn Control>;
-    let audit = AuditLog::start(folder.0.clone(), Arc::clone(&control)).unwrap();
+    let audit = AuditLog::new(folder.0.clone(), Arc::clone(&control));
     let router =
         routes::admin(Arc::new(App::new(control, audit, crate::openapi::document, None)), Auth::Open);
     tokio::spawn(serve_connection(server, Peer::Unknown, router, stopped));
