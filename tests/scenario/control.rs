@@ -57,7 +57,7 @@ fn who_changes_nothing_has_no_thread_for_it() {
     let (read, before) = (verb(&proxy, &["status"]), threads(&proxy));
     assert_eq!(
         (read.code, before),
-        (0, ["thalweg", "thalweg-admin", "worker-0", "worker-1"].map(str::to_owned).to_vec())
+        (0, ["thalweg", "thalweg-admin", "thalweg-log", "worker-0", "worker-1"].map(str::to_owned).to_vec())
     );
     assert_eq!(verb(&proxy, &["reload"]).code, 0);
     assert!(threads(&proxy).iter().any(|name| name == "thalweg-audit"), "{:?}", threads(&proxy));
