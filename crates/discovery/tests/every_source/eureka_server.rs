@@ -4,11 +4,12 @@ use super::gate::Gate;
 use super::http_fake::NONSENSE;
 use super::registry::Registry;
 use super::spring::{Jvm, Spring};
-use super::watch::{Here, Watched};
+use super::watch::{Here, PATIENCE, Watched};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Instant;
 use thalweg_discovery::{Heartbeat, RegistrationSpec, Registrations};
 
 pub(crate) struct EurekaServer {
@@ -61,10 +62,11 @@ impl EurekaServer {
         assert_eq!(runtime.block_on(registration.heartbeat()), Ok(Heartbeat::Unknown));
     }
 
-    fn tell(&self, method: &str, path: &str, body: &str) {
+    /// The answer, head and all.
+    fn ask(&self, method: &str, path: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.server.port)).unwrap();
         let request = format!(
-            "{method} /eureka/apps/{}{path} HTTP/1.1\r\nhost: eureka\r\nconnection: close\r\n\
+            "{method} /eureka/apps/{}{path} HTTP/1.1\r\nhost: eureka\r\nconnection: close\r\naccept: application/json\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             self.app,
             body.len()
@@ -72,7 +74,36 @@ impl EurekaServer {
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn tell(&self, method: &str, path: &str, body: &str) {
+        let answer = self.ask(method, path, body);
         assert!(answer.starts_with("HTTP/1.1 20"), "{method} {path}: {answer}");
+    }
+
+    fn register(&self, port: u16) {
+        let app = &self.app;
+        let body = format!(
+            r#"{{"instance":{{"instanceId":"i-{port}","hostName":"localhost","app":"{app}","ipAddr":"127.0.0.1",
+                "status":"UP","port":{{"$":{port},"@enabled":"true"}},
+                "dataCenterInfo":{{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo",
+                "name":"MyOwn"}}}}}}"#
+        );
+        self.tell("POST", "", &body);
+    }
+
+    /// What the server answers to those who ask for instances.
+    fn shown(&self) -> Vec<u16> {
+        let answer = self.ask("GET", "", "");
+        if answer.starts_with("HTTP/1.1 404") {
+            return Vec::new();
+        }
+        let ports = answer.split(r#""port":{"$":"#).skip(1);
+        let mut ports: Vec<u16> =
+            ports.map(|rest| rest.split(',').next().unwrap().parse().unwrap()).collect();
+        ports.sort_unstable();
+        ports
     }
 }
 
@@ -91,19 +122,21 @@ impl Registry for EurekaServer {
             self.gate.freeze();
         }
         for port in ports.iter().filter(|port| !self.ports.contains(port)) {
-            let app = &self.app;
-            let body = format!(
-                r#"{{"instance":{{"instanceId":"i-{port}","hostName":"localhost","app":"{app}","ipAddr":"127.0.0.1",
-                    "status":"UP","port":{{"$":{port},"@enabled":"true"}},
-                    "dataCenterInfo":{{"@class":"com.netflix.appinfo.InstanceInfo$DefaultDataCenterInfo",
-                    "name":"MyOwn"}}}}}}"#
-            );
-            self.tell("POST", "", &body);
+            self.register(*port);
         }
         for port in self.ports.iter().filter(|port| !ports.contains(port)) {
             self.tell("DELETE", &format!("/i-{port}"), "");
         }
         self.ports = ports.to_vec();
+        // The server keeps answers, and one that it was making when something changed may be kept after that: the next
+        // change takes it away.
+        let end = Instant::now() + PATIENCE;
+        while self.shown() != ports {
+            assert!(Instant::now() < end, "the server answers {:?}, not {ports:?}", self.shown());
+            const OTHER: u16 = 1;
+            self.register(OTHER);
+            self.tell("DELETE", &format!("/i-{OTHER}"), "");
+        }
         if self.is_open {
             self.gate.mend();
         }

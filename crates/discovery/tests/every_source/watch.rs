@@ -11,7 +11,7 @@ use thalweg_filter::ConfigFiles;
 use tokio::runtime::Runtime;
 
 /// The longest that anything is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Paths as they are written, and the environment of the test.
 pub(crate) struct Here;
