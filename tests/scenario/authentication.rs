@@ -434,3 +434,34 @@ fn a_configuration_that_arrives_takes_no_protection_away() {
     let notes = admin.get("/api/v1/plan")["notes"].to_string();
     assert!(notes.contains("a protection goes: `routes.admin` has no `auth`"), "{notes}");
 }
+
+/// The same where a filter answers, and there is no service behind it.
+#[test]
+fn a_configuration_that_arrives_opens_no_files() {
+    let _watchdog = watchdog("a_configuration_that_arrives_opens_no_files");
+    let (upstream, directory) = (Upstream::saying("in"), Directory::new());
+    fs::create_dir(directory.path().join("private")).unwrap();
+    fs::write(directory.path().join("private/a.txt"), "a secret").unwrap();
+    let guard = "{ access: { allow: 10.0.0.0/8 } }, ";
+    let text =
+        routes(&upstream, &format!("- {{ name: private, filters: [ {guard}{{ files: private }} ] }}\n"));
+    let proxy = Proxy::start_in(directory, &text);
+    let text = text.replace("{log}", &proxy.log_path().to_string_lossy());
+    let put = |text: &str| {
+        let fields = "Content-Type: application/yaml\r\nIf-Match: *\r\n";
+        Admin::of(&proxy).ask("PUT", "/api/v1/config", fields, text).unwrap()
+    };
+    let refused = |text: &str| {
+        let answer = put(&text.replace("shutdown: { delay: 0s, grace: 5s }\n", ""));
+        assert_eq!(answer.status(), 403, "{}", answer.text());
+        let said: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!(said["keys"][0], "routes.private", "{said}");
+        assert_eq!(ask(proxy.web(), "/a.txt", "").status(), 403);
+    };
+    let without = text.replace(guard, "{ compress: {} }, ");
+    refused(&without);
+    // Nor on the way from a service to none.
+    let with = text.replace("{ files: private } ]", "{ files: private } ], to: s");
+    assert_eq!(put(&with).status(), 200);
+    refused(&without);
+}

@@ -4,6 +4,7 @@ mod access;
 mod access_log;
 mod acme;
 mod addresses;
+mod answers;
 mod authentication;
 mod autobahn;
 mod backpressure;

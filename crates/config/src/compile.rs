@@ -196,9 +196,8 @@ impl<'s> Routes<'s> {
         for (position, spec) in spec.routes.items.iter().enumerate() {
             let name = names.of_route(spec, position);
             let checked = validate::route(spec, names, chains, problems);
-            self.speech.push(
-                (!matches!(checked.target, Target::Nowhere)).then_some((spec.to.span, Traffic::Requests)),
-            );
+            let leads = spec.to.as_ref().filter(|_| !matches!(checked.target, Target::Nowhere));
+            self.speech.push(leads.map(|to| (to.span, Traffic::Requests)));
             let to = self.to(checked.target, (&name, names), named, problems);
             let patterns = checked.matches.paths().flatten().cloned().collect();
             let inherits = spec.inherit.unwrap_or(true);
@@ -206,7 +205,11 @@ impl<'s> Routes<'s> {
             let on = (inherits, &checked.matches.listeners[..]);
             let is_sealed = matches!(to, To::Sealed(_));
             validate::caches((&filters, &places), is_sealed, problems);
-            let choices = choices(self.inherited.all(&filters), names);
+            let choices = match to {
+                // Whatever a filter chooses, another one answers.
+                To::Nowhere => Arc::default(),
+                _ => choices(self.inherited.all(&filters), names),
+            };
             let chosen = choices.iter().map(|(_, service)| *service);
             self.used.extend(chosen.clone().map(|service| service.0));
             let services: Vec<_> = to.services().chain(chosen).collect();
@@ -272,10 +275,10 @@ impl Routes<'_> {
                         let service = ServiceId(position_of(named.len() + self.inline.len() - 1));
                         To::Sealed(Arc::new(SealedRoute { service, ..route }))
                     }
-                    None => To::Service(ServiceId(0)),
+                    None => To::Nowhere,
                 }
             }
-            Target::Nowhere => To::Service(ServiceId(0)),
+            Target::Nowhere => To::Nowhere,
         }
     }
 

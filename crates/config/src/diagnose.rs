@@ -219,6 +219,14 @@ impl Problems {
         }
     }
 
+    /// Whether a mistake has been found within a place.
+    pub(crate) fn is_within(&self, place: Span) -> bool {
+        self.errors.iter().any(|error| {
+            let at = error.span;
+            at.file == place.file && place.start <= at.start && at.end <= place.end
+        })
+    }
+
     /// Whether there is no room for another error.
     pub fn is_full(&self) -> bool {
         self.errors.len() >= ERRORS

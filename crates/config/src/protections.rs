@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_filter::Step;
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::{Listener, Route, ServiceId};
+use thalweg_proxy::plan::{Listener, Route, ServiceId, To};
 use thalweg_upstream::Service;
 
 /// A protection that is lost.
@@ -97,11 +97,11 @@ fn listeners(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
     }
 }
 
-/// What stands on every way of a route to one of its services, whichever listener a request comes in at; `None`: the
-/// route answers by itself, and there is no way.
-fn guards(plan: &Plan, route: &Route, service: ServiceId) -> Option<Guards> {
+/// What stands on every way of a route to one of its services, or to the filter that answers, whichever listener a
+/// request comes in at; `None`: the route says the same to everybody, and there is no way.
+fn guards(plan: &Plan, route: &Route, service: Option<ServiceId>) -> Option<Guards> {
     let of = |listener: u16| {
-        let steps = route.chain(listener, Some(service)).steps();
+        let steps = route.chain(listener, service).steps();
         let answers = |step: &Step| step.name() == "respond" && step.when.is_empty();
         (!steps.iter().any(answers)).then(|| steps.iter().filter_map(Guard::of).collect::<Guards>())
     };
@@ -121,8 +121,10 @@ fn common(one: &Guards, other: &Guards) -> Guards {
 
 /// What stands on every way that a route leads anywhere.
 fn guards_of(plan: &Plan, route: &Route) -> Option<Guards> {
-    let each = route.all_services().filter_map(|service| guards(plan, route, service));
-    each.reduce(|all, own| common(&all, &own))
+    // Files may be what is protected.
+    let here = matches!(route.to, To::Nowhere).then_some(None);
+    let ways = route.all_services().map(Some).chain(here);
+    ways.filter_map(|service| guards(plan, route, service)).reduce(|all, own| common(&all, &own))
 }
 
 /// Whether a name was made from a position: another file has something else there.
@@ -278,7 +280,7 @@ fn ways(plan: &Plan) -> impl Iterator<Item = (&Route, &Arc<Service>, Guards)> {
     plan.routes.iter().flat_map(move |route| {
         route.all_services().filter_map(move |id| {
             let service = plan.services.get(id.0 as usize)?;
-            Some((route, service, guards(plan, route, id)?))
+            Some((route, service, guards(plan, route, Some(id))?))
         })
     })
 }

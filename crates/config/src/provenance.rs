@@ -142,7 +142,7 @@ impl Provenance {
                 To::Sealed(sealed) => {
                     plan.services.get(sealed.service.0 as usize).map(|service| service.name.clone())
                 }
-                To::Split(_) => None,
+                To::Split(_) | To::Nowhere => None,
             };
             let (named, own) = match service {
                 Some(name) if services.contains_key(&name) => (Some(name), None),

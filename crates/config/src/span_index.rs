@@ -35,7 +35,7 @@ impl Places {
             EndpointSpec::Short(url) => (url.clone(), item.span),
             EndpointSpec::Long(long) => (long.url.value.clone(), long.url.span),
         });
-        let routes = spec.routes.items.iter().filter_map(|route| match &route.to.value {
+        let routes = spec.routes.items.iter().filter_map(|route| match &route.to.as_ref()?.value {
             ToSpec::Urls(urls) => Some(&urls.items),
             _ => None,
         });

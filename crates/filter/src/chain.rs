@@ -24,6 +24,11 @@ impl Step {
         Self { filter, when: Vec::new() }
     }
 
+    /// Whether no request passes it.
+    pub fn answers(&self) -> bool {
+        self.when.is_empty() && self.filter.answers()
+    }
+
     /// The word in the configuration.
     pub fn name(&self) -> &'static str {
         self.filter.name()

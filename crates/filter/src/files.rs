@@ -264,6 +264,10 @@ impl Filter for Files {
         Hooks::REQUEST
     }
 
+    fn answers(&self) -> bool {
+        !self.fall_through
+    }
+
     fn captures(&self) -> Vec<String> {
         let tries = self
             .tries

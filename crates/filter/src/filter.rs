@@ -91,6 +91,11 @@ pub trait Filter: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether it answers every request that comes to it, so that none goes on: its route need not say where to.
+    fn answers(&self) -> bool {
+        false
+    }
+
     /// How responses are cached. Such a filter is never called: see [`Chain::cache_for`](crate::Chain::cache_for).
     fn cache(&self) -> Option<Arc<CacheRule>> {
         None

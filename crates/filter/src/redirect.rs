@@ -89,6 +89,10 @@ impl Filter for Redirect {
         Hooks::REQUEST
     }
 
+    fn answers(&self) -> bool {
+        true
+    }
+
     fn captures(&self) -> Vec<String> {
         self.to.captures().map(str::to_owned).collect()
     }

@@ -159,6 +159,10 @@ impl Filter for Respond {
         Hooks::REQUEST
     }
 
+    fn answers(&self) -> bool {
+        true
+    }
+
     fn captures(&self) -> Vec<String> {
         let body = if let Content::Text(text) = &self.body { Some(text) } else { None };
         let all = self.fields.iter().map(|(_, template)| template).chain(body);

@@ -2,7 +2,7 @@
 
 use crate::yaml::{self, Map, Value, one, one_or_many};
 
-/// The service of routes that answer by themselves: nothing is ever sent there.
+/// The service of routes whose filters answer under conditions: nothing is ever sent there.
 const NOWHERE: &str = "nowhere";
 
 /// A configuration that is being made.
@@ -15,7 +15,7 @@ pub(crate) struct Draft {
     pub(crate) listeners: Map,
     pub(crate) services: Map,
     pub(crate) routes: Vec<Route>,
-    /// Needed by a route that answers by itself.
+    /// Needed by a route whose filters may leave a request over.
     needs_nowhere: bool,
 }
 
@@ -127,7 +127,7 @@ impl Draft {
             number += 1;
         }
         route.name = name;
-        self.needs_nowhere |= route.to == To::Nowhere;
+        self.needs_nowhere |= route.needs_nowhere();
         self.routes.push(route);
     }
 
@@ -165,7 +165,7 @@ impl Draft {
             out.push('\n');
         }
         if self.needs_nowhere {
-            let note = "Its routes answer by themselves: nothing is sent here.".to_owned();
+            let note = "Its routes refuse by themselves: nothing is to be sent here.".to_owned();
             let nowhere = Value::Map(one("endpoints", vec!["http://127.0.0.1:9"]));
             self.services.put(NOWHERE, Value::Noted(vec![note], Box::new(nowhere)));
         }
@@ -183,7 +183,13 @@ impl Draft {
 }
 
 impl Route {
+    /// Whether it goes nowhere, and no filter says that every request is answered.
+    fn needs_nowhere(&self) -> bool {
+        self.to == To::Nowhere && !self.filters.iter().any(answers)
+    }
+
     fn value(self) -> Value {
+        let needs_nowhere = self.needs_nowhere();
         let mut map = one("name", self.name);
         if !self.listeners.is_empty() {
             map.put("listeners", one_or_many(self.listeners));
@@ -216,18 +222,17 @@ impl Route {
         if !self.filters.is_empty() {
             map.put("filters", self.filters);
         }
-        map.put(
-            "to",
-            match self.to {
-                To::Nowhere => Value::from(NOWHERE),
-                To::Service(name) => name.into(),
-                To::Split(parts) => parts
-                    .into_iter()
-                    .map(|(name, weight)| one("service", name).with("weight", weight))
-                    .collect::<Vec<_>>()
-                    .into(),
-            },
-        );
+        let to = match self.to {
+            To::Nowhere => needs_nowhere.then(|| Value::from(NOWHERE)),
+            To::Service(name) => Some(name.into()),
+            To::Split(parts) => {
+                let part = |(name, weight)| one("service", name).with("weight", weight);
+                Some(parts.into_iter().map(part).collect::<Vec<_>>().into())
+            }
+        };
+        if let Some(to) = to {
+            map.put("to", to);
+        }
         for (key, value) in [("timeouts", self.timeouts), ("limits", self.limits)] {
             if !value.is_empty() {
                 map.put(key, value);
@@ -238,6 +243,14 @@ impl Route {
             false => Value::Noted(self.notes, Box::new(map.into())),
         }
     }
+}
+
+/// Whether a filter answers every request.
+fn answers(filter: &Map) -> bool {
+    let falls_through =
+        matches!(filter.get("files"), Some(Value::Map(files)) if files.get("fall_through").is_some());
+    let names = ["redirect", "respond", "files"];
+    !falls_through && filter.get("when").is_none() && names.iter().any(|name| filter.get(name).is_some())
 }
 
 /// A name that is not too long.

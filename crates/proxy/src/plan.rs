@@ -533,6 +533,8 @@ pub enum To {
     Split(Split),
     /// Wherever the label says that its host begins with.
     Sealed(Arc<SealedRoute>),
+    /// Nowhere: a filter of the route answers every request.
+    Nowhere,
 }
 
 impl To {
@@ -542,6 +544,7 @@ impl To {
             Self::Service(service) => (Some(*service), &[][..], &[][..]),
             Self::Split(split) => (None, &split.parts[..], &[][..]),
             Self::Sealed(sealed) => (Some(sealed.service), &[][..], &sealed.named[..]),
+            Self::Nowhere => (None, &[][..], &[][..]),
         };
         one.into_iter().chain(parts.iter().map(|(service, _)| *service)).chain(named.iter().copied())
     }

@@ -51,6 +51,7 @@ function Targets({ route }: { route: Route }) {
   return (
     <>
       {route.sealed && <span class="mono">{route.sealed} </span>}
+      {!route.sealed && route.to.length === 0 && <span class="dim">answered here</span>}
       {route.to.map((target, index) => (
         <span key={target.service}>{index > 0 && ", "}<a href={link(["services", target.service])}>{target.service}</a>{route.to.length > 1 && <span class="dim"> {percent(target.weight / (all || 1))}</span>}</span>
       ))}
@@ -73,9 +74,10 @@ export function RoutePage({ name }: { name: string }) {
         <dt>Listeners</dt><dd>{route.listeners?.join(", ") || "every one that takes requests"}</dd>
         <dt>Filters</dt><dd>{route.filters?.join(" → ") || "none"}</dd>
         {route.sealed && <><dt>Sealed destinations</dt><dd class="mono">{route.sealed}</dd></>}
+        {!route.sealed && route.to.length === 0 && <><dt>Leads to</dt><dd>nowhere: a filter answers</dd></>}
       </dl>
       {route.maintenance !== undefined && <Maintenance route={route} />}
-      <Weights key={JSON.stringify(route.to)} route={route} />
+      {route.to.length > 0 && <Weights key={JSON.stringify(route.to)} route={route} />}
       {route.canary && <CanaryPart name={name} />}
       <h2>Last 30 minutes</h2>
       <History kind="route" name={name} />

@@ -213,7 +213,7 @@ pub struct RouteStatus {
     /// Whether it has a canary.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub canary: bool,
-    /// Where its requests go.
+    /// Where its requests go; empty where one of its filters answers all of them.
     pub to: Vec<RouteTarget>,
     /// The domain below which labels lead elsewhere: `*.svc.example.com`; absent where the route takes none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -240,6 +240,8 @@ fn target(to: &To, plan: &Plan) -> String {
         To::Split(Split { parts, key: _ }) => {
             list(parts.iter().map(|(service, weight)| format!("{} {weight}", name(*service))))
         }
+        // No service has a name like that.
+        To::Nowhere => "(answered by a filter)".to_owned(),
     }
 }
 

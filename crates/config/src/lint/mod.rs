@@ -139,7 +139,7 @@ fn dated<'a>(subject: &Subject<'a>) -> impl Iterator<Item = (Span, &'a Certifica
 fn targets<'a>(subject: &Subject<'a>) -> impl Iterator<Item = &'a ToSpec> {
     let listeners = subject.spec.listeners.0.iter().map(|(_, listener)| listener);
     let links = listeners.flat_map(|it| it.to.iter().chain(it.sni.0.iter().map(|(_, to)| to)));
-    subject.spec.routes.items.iter().map(|route| &route.to).chain(links).map(|to| &to.value)
+    subject.spec.routes.items.iter().filter_map(|route| route.to.as_ref()).chain(links).map(|to| &to.value)
 }
 
 /// Runs every check.

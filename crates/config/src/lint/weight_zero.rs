@@ -6,7 +6,7 @@ use crate::spec::{EndpointSpec, ToSpec};
 
 pub(super) fn weight_zero(subject: &Subject<'_>, problems: &mut Problems) {
     for route in &subject.spec.routes.items {
-        let ToSpec::Split(split) = &route.to.value else { continue };
+        let Some(ToSpec::Split(split)) = route.to.as_ref().map(|to| &to.value) else { continue };
         for item in &split.split.items {
             let crate::spec::ToItemSpec::Part(part) = &item.value else { continue };
             let mut canary = route.canary.iter();

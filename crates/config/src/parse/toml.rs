@@ -68,7 +68,11 @@ impl Reader {
                 for table in tables.iter() {
                     let span = self.span(Table::span(table), key);
                     self.pay(span, depth + 1)?;
-                    items.push(self.table(table, span, depth + 1)?);
+                    let node = self.table(table, span, depth + 1)?;
+                    // The parser's place of a table is its header.
+                    let Kind::Map(entries) = &node.kind else { continue };
+                    let span = entries.iter().fold(span, |all, (_, child)| all.to(child.span));
+                    items.push(Node { span, ..node });
                 }
                 Ok(Node::new(self.span(tables.span(), key), Kind::Seq(items)))
             }

@@ -16,7 +16,6 @@ const ALWAYS: &[&str] = &[
     "timeouts.connect",
     "timeouts.first_byte",
     "timeouts.idle",
-    "to",
 ];
 
 impl Provenance {

@@ -37,8 +37,10 @@ pub struct RouteSpec {
     /// Whether filters of the listener and of `defaults` come before its own.
     #[schemars(extend("x-default" = true))]
     pub inherit: Option<bool>,
-    /// Where it goes.
-    pub to: Spanned<ToSpec>,
+    /// Where it goes. To be left out where a filter of the route answers every request: `redirect`, `respond`, or
+    /// `files` without `fall_through`.
+    #[schemars(extend("x-default-words" = "nowhere; needed where no filter answers"))]
+    pub to: Option<Spanned<ToSpec>>,
     /// How its requests move to a newcomer among the services of `to`, step by step, and back when that does harm.
     #[schemars(extend("x-default-words" = "not by themselves"))]
     #[serde(default)]

@@ -37,6 +37,16 @@ struct Member<'a> {
     when: Vec<&'a Spanned<WhenSpec>>,
 }
 
+/// What a chain is in the end.
+#[derive(Default)]
+struct Resolved<'a> {
+    members: Vec<Member<'a>>,
+    /// Chains that stand in each other, itself included.
+    depth: usize,
+    /// All that is written in it could be read.
+    is_whole: bool,
+}
+
 /// The chains of a file.
 pub(crate) struct Chains<'a> {
     specs: HashMap<&'a str, &'a ListSpec<StepSpec>>,
@@ -46,8 +56,7 @@ pub(crate) struct Chains<'a> {
     services: &'a [String],
     /// For files that filters name.
     secrets: &'a Secrets<'a>,
-    /// What the chains are in the end, and how deep each is.
-    resolved: HashMap<&'a str, (Vec<Member<'a>>, usize)>,
+    resolved: HashMap<&'a str, Resolved<'a>>,
     /// Chains that something names.
     used: RefCell<HashSet<String>>,
 }
@@ -99,7 +108,7 @@ impl<'a> Chains<'a> {
                 StepChoice::Chain(name) => {
                     let outer = conditions(&step.when.iter().collect::<Vec<_>>(), problems);
                     let resolved = self.named(name, problems).and_then(|name| self.resolved.get(name));
-                    for member in resolved.map(|(members, _)| members).into_iter().flatten() {
+                    for member in resolved.map(|chain| &chain.members).into_iter().flatten() {
                         let mut when = conditions(&member.when, problems);
                         when.extend_from_slice(&outer);
                         let filter = self.build(member.spec, member.span, problems);
@@ -114,6 +123,15 @@ impl<'a> Chains<'a> {
             }
         }
         (filters, places)
+    }
+
+    /// Whether all that is written in a route's list could be read, its chains included.
+    pub(crate) fn is_whole(&self, list: &ListSpec<StepSpec>) -> bool {
+        let is_whole = |step: &Spanned<StepSpec>| match &step.choice {
+            StepChoice::Filter(_) => true,
+            StepChoice::Chain(name) => self.resolved.get(name.as_str()).is_some_and(|chain| chain.is_whole),
+        };
+        list.written == list.items.len() && list.items.iter().all(is_whole)
     }
 
     /// Warns of chains that nothing names. To be called when every route has been read.
@@ -138,7 +156,7 @@ impl<'a> Chains<'a> {
             return;
         }
         open.push(name);
-        let (mut members, mut depth) = (Vec::new(), 1);
+        let (mut members, mut depth, mut is_whole) = (Vec::new(), 1, spec.written == spec.items.len());
         for step in &spec.items {
             match &step.choice {
                 StepChoice::Filter(spec) => {
@@ -146,9 +164,13 @@ impl<'a> Chains<'a> {
                     members.push(Member { span: step.span, spec, chain: name.into(), when });
                 }
                 StepChoice::Chain(inner) => {
-                    let Some(known) = self.named(inner, problems) else { continue };
+                    let Some(known) = self.named(inner, problems) else {
+                        is_whole = false;
+                        continue;
+                    };
                     if let Some(at) = open.iter().position(|open| *open == known) {
                         problems.push(cycle(inner.span, &open[at..]));
+                        is_whole = false;
                         continue;
                     }
                     if open.len() < DEPTH
@@ -156,8 +178,11 @@ impl<'a> Chains<'a> {
                     {
                         self.resolve(known, spec, open, problems);
                     }
-                    let (inside, levels) =
-                        self.resolved.get(known).map_or((&[][..], DEPTH), |(m, d)| (m, *d));
+                    let (inside, levels, whole) = self
+                        .resolved
+                        .get(known)
+                        .map_or((&[][..], DEPTH, false), |it| (&it.members, it.depth, it.is_whole));
+                    is_whole &= whole;
                     members.extend(inside.iter().map(|member| {
                         let when = member.when.iter().copied().chain(&step.when).collect();
                         Member { when, ..member.clone() }
@@ -166,7 +191,7 @@ impl<'a> Chains<'a> {
                     if depth > DEPTH {
                         let message = format!("chains are nested more than {DEPTH} deep");
                         problems.push(SpecError::new(Class::Invalid, inner.span, message));
-                        (depth, members) = (1, Vec::new());
+                        (depth, members, is_whole) = (1, Vec::new(), false);
                         break;
                     }
                 }
@@ -174,11 +199,12 @@ impl<'a> Chains<'a> {
             if members.len() > FILTERS {
                 problems.push(too_many(step.span));
                 members.clear();
+                is_whole = false;
                 break;
             }
         }
         open.pop();
-        self.resolved.insert(name, (members, depth));
+        self.resolved.insert(name, Resolved { members, depth, is_whole });
     }
 
     /// Makes a filter. The services that it names must be written.

@@ -84,7 +84,7 @@ impl Names<'_> {
 
 /// Checks one route.
 pub(crate) fn route<'a>(
-    spec: &'a RouteSpec,
+    spec: &'a Spanned<RouteSpec>,
     names: &Names<'_>,
     chains: &Chains<'a>,
     problems: &mut Problems,
@@ -95,7 +95,16 @@ pub(crate) fn route<'a>(
     check_captures(&matches, &filters, &filter_places, problems);
     let deadlines = Deadlines::read(&spec.timeouts, false, problems);
     let bounds = Bounds::read(&spec.limits, problems);
-    let target = target(&spec.to, names, problems);
+    let target = match &spec.to {
+        Some(to) => target(to, names, problems),
+        None => {
+            let is_read = chains.is_whole(&spec.filters) && filters.len() == filter_places.len();
+            if is_read && !problems.is_within(spec.span) {
+                check_answers(spec, &filters, problems);
+            }
+            Target::Nowhere
+        }
+    };
     if let Target::Sealed(sealed, _) = target {
         let written = spec.r#match.host.clone().map(OneOrMoreSpec::list);
         let hosts = written.iter().flat_map(|list| &list.items).map(|host| host.value.as_str());
@@ -103,6 +112,22 @@ pub(crate) fn route<'a>(
     }
     let canary = spec.canary.as_ref().and_then(|spec| canary(spec, &target, names, problems));
     Checked { matches, filters, filter_places, target, canary, deadlines, bounds }
+}
+
+/// Where a route says nothing of where its requests go, none of them may. Not to be called after another mistake: what
+/// was to say it may have been left out for that one.
+fn check_answers(spec: &Spanned<RouteSpec>, filters: &[Step], problems: &mut Problems) {
+    if let Some(canary) = &spec.canary {
+        let error = SpecError::new(Class::Invalid, canary.span, "a canary moves requests between services")
+            .help("write both in `to`: `[ { service: a, weight: 100 }, { service: a-next, weight: 0 } ]`");
+        problems.push(error);
+    } else if !filters.iter().any(Step::answers) {
+        let error = SpecError::new(Class::Invalid, spec.span, "the key `to` is missing").help(
+            "name a service or list URLs; a route needs no `to` where a filter without `when` answers every request: \
+             `redirect`, `respond`, or `files` without `fall_through`",
+        );
+        problems.push(error);
+    }
 }
 
 /// Placeholders such as `{path.id}` name parameters of the route's paths.

@@ -24,7 +24,7 @@ pub(crate) enum Target<'a> {
     Sealed(&'a SealedSpec, Span),
     /// To endpoints of its own.
     Urls(&'a ListSpec<String>, Span),
-    /// Nowhere: the name is wrong.
+    /// Nowhere: the filters of the route answer, or what is written is wrong.
     Nowhere,
 }
 

@@ -280,6 +280,9 @@ impl Run<'_> {
         if let Some(location) = &self.verdict.redirect {
             return format!("the client is sent to `{location}`");
         }
+        if let (Some(status), Some(route)) = (self.verdict.reply, &route) {
+            return format!("the route {route} takes the request, which a filter answers {status}");
+        }
         match (self.verdict.fault, route) {
             (Some(fault), Some(route)) => {
                 format!(

@@ -153,6 +153,7 @@ const VALIDATION: &[Reason] = &[
             "use TLS already",
             "`preload` needs",
             "is missing in `hedge`",
+            "the key `to` is missing",
         ],
     ),
     (

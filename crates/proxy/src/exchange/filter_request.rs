@@ -7,7 +7,7 @@ use crate::exchange::buffer_body::body_for_filter;
 use crate::exchange::filter_facts::{Surroundings, split};
 use crate::exchange::grpc::begin_bridge;
 use crate::exchange::subrequest::fetch;
-use crate::plan::Route;
+use crate::plan::{Route, To};
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use std::future::poll_fn;
@@ -136,8 +136,11 @@ pub(crate) fn apply(
 }
 
 /// A filter has sent the request to another service: where that is not the one it goes to anyway, those behind it are
-/// that one's.
+/// that one's. Nothing is sent anywhere where a filter of the route answers.
 fn choose_service(route: &Route, x: &mut Exchange, name: Arc<str>) -> Result<Filtered, Fault> {
+    if matches!(route.to, To::Nowhere) {
+        return Ok(Filtered::SentTo(name));
+    }
     let mut known = route.choices.iter();
     let Some((_, service)) = known.find(|(known, _)| *known == name) else {
         return Err(Fault::new(FaultKind::ProxyInternalError, "a filter names an unknown service"));
@@ -190,6 +193,9 @@ pub(crate) fn send_to_chosen(
     x: &mut Exchange,
     name: &str,
 ) -> Result<(), Fault> {
+    if x.route().is_some_and(|route| matches!(route.to, To::Nowhere)) {
+        return Ok(());
+    }
     let gone = || Fault::new(FaultKind::DestinationNotFound, "the service that a filter has chosen is gone");
     x.service = Some(worker.view_for(client).service_named(name).ok_or_else(gone)?);
     let end = x.timeouts().request.and_then(|time| x.started.checked_add(time));

@@ -46,7 +46,7 @@ pub(crate) fn find_route_of_connection(
     let found = x.route.clone();
     match found.as_ref().map(|found| &found.route().to) {
         Some(To::Sealed(sealed)) => unseal(worker, &view, client, x, sealed),
-        Some(To::Service(_) | To::Split(_)) | None => Ok(()),
+        Some(To::Service(_) | To::Split(_) | To::Nowhere) | None => Ok(()),
     }
 }
 
@@ -89,6 +89,7 @@ fn service_of(to: &To, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
         To::Split(split) => draw(split, x, chance),
         // Until its label says another one.
         To::Sealed(sealed) => Some(sealed.service),
+        To::Nowhere => None,
     }
 }
 

@@ -143,6 +143,7 @@ fn taken(plan: &Plan, route: &Route, trace: &Trace, (all, live): (bool, Option<L
         To::Sealed(_) => trace.service.map(|service| (service, None)).into_iter().collect(),
         To::Service(service) => vec![(*service, None)],
         To::Split(split) => split.parts.iter().map(|(service, weight)| (*service, Some(*weight))).collect(),
+        To::Nowhere => Vec::new(),
     };
     let total: u32 = parts.iter().filter_map(|(_, weight)| *weight).sum();
     let services = parts.into_iter().filter_map(|(id, weight)| {

@@ -21,7 +21,7 @@ fn status_at(plan: &Plan, position: usize, route: &Route) -> RouteStatus {
     };
     let sealed = match &route.to {
         To::Sealed(sealed) => Some(format!("*.{}", sealed.keyring.domain())),
-        To::Service(_) | To::Split(_) => None,
+        To::Service(_) | To::Split(_) | To::Nowhere => None,
     };
     let to = match &route.to {
         To::Sealed(sealed) => {
@@ -34,6 +34,7 @@ fn status_at(plan: &Plan, position: usize, route: &Route) -> RouteStatus {
                 .map(|(service, weight)| RouteTarget { service: name_of(*service), weight: *weight })
                 .collect()
         }
+        To::Nowhere => Vec::new(),
     };
     let maintenance = route.is_on();
     RouteStatus {
