@@ -77,3 +77,35 @@ fn a_change_brings_a_service_and_takes_it_away() {
         assert_eq!(get(proxy.web(), "/").unwrap().status(), status);
     }
 }
+
+/// The mistake: a service that caches had the caches before it taken out of the list of filters, and an exchange that
+/// was sent to it on the way went on one filter too late.
+#[test]
+fn no_filter_is_left_out_where_another_service_is_chosen() {
+    let _watchdog = watchdog("no_filter_is_left_out_where_another_service_is_chosen");
+    let upstream = thalweg_tests::Upstream::saying("hello");
+    let url = upstream.url();
+    let config = format!(
+        "workers: 2
+listeners:
+  web:
+    address: \"127.0.0.1:0\"
+    filters: [ {{ cache: {{}} }}, {{ split: {{ header: X-To, to: {{ caching: caching, plain: plain }} }} }} ]
+services:
+  plain: {{ endpoints: [ \"{url}\" ] }}
+  caching: {{ endpoints: [ \"{url}\" ], filters: [ {{ cache: {{}} }} ] }}
+routes:
+  - {{ match: {{ path: /gone }}, filters: [ {{ respond: 410 }} ] }}
+  - {{ match: {{ path: /of/plain }}, filters: [ {{ access: {{ allow: 10.0.0.0/8 }} }} ], to: plain }}
+  - {{ match: {{ path: /of/caching }}, filters: [ {{ access: {{ allow: 10.0.0.0/8 }} }} ], to: caching }}
+  - {{ to: plain }}
+"
+    );
+    let proxy = Proxy::start(&config);
+    for to in ["caching", "plain", "other"] {
+        for (path, status) in [("/gone", 410), ("/of/plain", 403), ("/of/caching", 403), ("/", 200)] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nX-To: {to}\r\n\r\n");
+            assert_eq!(fetch(proxy.web(), &request).unwrap().status(), status, "{path} to {to}");
+        }
+    }
+}

@@ -80,6 +80,21 @@ impl Chain {
         Self { steps: steps.into(), each, hooks, bridge, caches }
     }
 
+    /// The filters of several lists, one after the other. Of those that cache only the ones in the last list that has
+    /// any do, the closest to the service. The others keep their places: an exchange may go on in another chain that
+    /// begins with the same lists, and finds there what it knows by position.
+    pub fn joined(lists: &[&[Step]]) -> Self {
+        let caches = |list: &&[Step]| list.iter().any(|step| step.filter.cache().is_some());
+        let closest = lists.iter().rposition(caches).unwrap_or(0);
+        let implied = |step: &&Step| step.filter.moves() == Moves::BackImplied;
+        let kept = lists.iter().take(closest).flat_map(|list| list.iter()).filter(|step| !implied(step));
+        let first = kept.count();
+        let whole = Self::new(lists.concat());
+        let rules = whole.caches.iter().flat_map(|rules| rules.iter()).filter(|(at, _)| *at >= first);
+        let caches: Arc<[_]> = rules.cloned().collect();
+        Self { caches: (!caches.is_empty()).then_some(caches), ..whole }
+    }
+
     /// The same filters, which cache in this space unless they name one: the name of a route. `service`: where requests
     /// of the route may go to several, the one that those of this chain go to; what they store is kept apart.
     #[must_use]

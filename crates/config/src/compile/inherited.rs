@@ -102,14 +102,8 @@ impl Inherited {
             let own = if inherits { &own[..] } else { &[] };
             for service in services.iter().copied().map(Some).chain([None]) {
                 let behind = service.and_then(of_service).map(Vec::as_slice).unwrap_or_default();
-                // The closest cache to the service stands in place of the others.
-                let lists = [own, base.steps(), behind];
-                let closest = lists.iter().rposition(|list| list.iter().any(caches)).unwrap_or(0);
-                let all =
-                    lists.iter().enumerate().flat_map(|(at, list)| list.iter().map(move |step| (at, step)));
-                let kept = all.filter(|(at, step)| *at >= closest || !caches(step));
-                let steps = kept.map(|(_, step)| step.clone()).collect();
-                variants.push(FilterVariant { listener: *listener, service, chain: Chain::new(steps) });
+                let chain = Chain::joined(&[own, base.steps(), behind]);
+                variants.push(FilterVariant { listener: *listener, service, chain });
             }
         }
         variants.into()
