@@ -191,7 +191,10 @@ pub(super) fn certificate_text(certificate: &Certificate) -> String {
 }
 
 fn route<'a>(route: &'a Route, conditions: Option<&'a RouteMatch>, plan: &'a Plan) -> Object<'a> {
-    let summary = move || format!("{} → {}", route.matches, target(&route.to, plan));
+    let summary = move || match target(&route.to, plan) {
+        Some(to) => format!("{} → {to}", route.matches),
+        None => format!("{}, answered by a filter", route.matches),
+    };
     let describe = move |fields: &mut Fields| route_fields(route, conditions, plan, fields);
     named(ObjectKind::Route, &route.name, summary, describe)
 }
@@ -215,7 +218,7 @@ pub(super) fn route_fields(route: &Route, conditions: Option<&RouteMatch>, plan:
         let to = service.map(|service| format!(" to `{}`", service.name)).unwrap_or_default();
         chain(&format!("from `{listener}`{to}: filters"), &variant.chain, fields);
     }
-    fields.put("to", target(&route.to, plan));
+    fields.maybe("to", target(&route.to, plan).as_ref());
     if let To::Split(Split { parts: _, key }) = &route.to {
         fields.maybe("sticky_by", key.as_ref());
     }
@@ -230,19 +233,19 @@ pub(super) fn route_fields(route: &Route, conditions: Option<&RouteMatch>, plan:
     fields.all("", route);
 }
 
-fn target(to: &To, plan: &Plan) -> String {
+/// Where a route leads; `None`: nowhere.
+fn target(to: &To, plan: &Plan) -> Option<String> {
     let name = |service: ServiceId| {
         plan.services.get(service.0 as usize).map_or_else(String::new, |service| service.name.to_string())
     };
-    match to {
+    Some(match to {
         To::Service(service) => name(*service),
         To::Sealed(sealed) => format!("sealed *.{}", sealed.keyring.domain()),
         To::Split(Split { parts, key: _ }) => {
             list(parts.iter().map(|(service, weight)| format!("{} {weight}", name(*service))))
         }
-        // No service has a name like that.
-        To::Nowhere => "(answered by a filter)".to_owned(),
-    }
+        To::Nowhere => return None,
+    })
 }
 
 fn labels(route: &SealedRoute, plan: &Plan, fields: &mut Fields) {
