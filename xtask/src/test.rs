@@ -4,7 +4,7 @@
 //! side, one for each core, then the black-box tests with more threads than there are cores, because they wait more
 //! than they compute. What an executable prints is shown when it fails.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -16,6 +16,8 @@ use cargo_metadata::Message;
 
 use crate::command::{built, cargo, root, run as run_command};
 use crate::packages;
+
+mod rerun;
 
 /// Executables that have the machine for themselves: they measure, or bring threads of their own.
 const ALONE: &[&str] = &["black_box", "steady_state"];
@@ -89,7 +91,7 @@ pub(crate) fn all(long: bool) -> Result<()> {
             command.arg(format!("--test-threads={}", cores * WAITING_THREADS));
         }
     }
-    let failed = Mutex::new(Vec::new());
+    let failed = Mutex::new(Vec::<Failure>::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..cores {
@@ -113,9 +115,7 @@ pub(crate) fn all(long: bool) -> Result<()> {
         one(executable, &failed);
     }
     let failed = failed.into_inner().unwrap_or_default();
-    if !failed.is_empty() {
-        bail!("tests failed in {}", failed.join(", "));
-    }
+    rerun::alone(&failed)?;
     run_command(&mut cargo("test --workspace --features thalweg/wasm --doc --quiet"))
 }
 
@@ -193,7 +193,18 @@ fn executables(long: bool) -> Result<Vec<Executable>> {
     Ok(found)
 }
 
-fn one(executable: &Executable, failed: &Mutex<Vec<String>>) {
+/// An executable that failed.
+struct Failure {
+    /// Its name, `package: target`.
+    executable: String,
+    program: PathBuf,
+    folder: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    /// All that it printed.
+    output: String,
+}
+
+fn one(executable: &Executable, failed: &Mutex<Vec<Failure>>) {
     let start = Instant::now();
     let output = executable.command.lock().map(|mut command| command.output());
     let (passed, said) = match output {
@@ -207,8 +218,14 @@ fn one(executable: &Executable, failed: &Mutex<Vec<String>>) {
     println!("test: {:>6.1} s  {}: {result}", start.elapsed().as_secs_f64(), executable.name);
     if !passed {
         println!("{said}");
-        if let Ok(mut failed) = failed.lock() {
-            failed.push(executable.name.clone());
-        }
+        let (Ok(mut failed), Ok(command)) = (failed.lock(), executable.command.lock()) else { return };
+        let environment = command.get_envs().filter_map(|(name, value)| Some((name.into(), value?.into())));
+        failed.push(Failure {
+            executable: executable.name.clone(),
+            program: command.get_program().into(),
+            folder: command.get_current_dir().map_or_else(root, Path::to_owned),
+            environment: environment.collect(),
+            output: said.into_owned(),
+        });
     }
 }

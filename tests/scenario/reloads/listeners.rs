@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use thalweg_tests::connection::Event;
 use thalweg_tests::message::{Kind, get};
@@ -116,10 +116,14 @@ fn sockets(address: SocketAddr) -> usize {
     fs::read_to_string("/proc/net/tcp").unwrap().matches(&wanted).count()
 }
 
+/// Connects again and again until the kernel refuses. The pause keeps these connections from taking the places of idle
+/// ones, which a test may be watching.
 fn wait_refused(address: SocketAddr) {
+    const PACE: Duration = Duration::from_millis(10);
     let end = Instant::now() + STEP;
     while !matches!(TcpStream::connect(address), Err(error) if error.kind() == ErrorKind::ConnectionRefused) {
         assert!(Instant::now() < end, "{address} still accepts");
+        thread::sleep(PACE);
     }
 }
 
