@@ -477,6 +477,14 @@ impl Route {
         own.map_or(&self.filters, |variant| &variant.chain)
     }
 
+    /// Whether the filters of what comes in at a listener and goes to a service are known. Where not, [`Self::chain`]
+    /// gives those of the route alone, without those of listeners and services: such a request is to be refused.
+    pub fn has_chain(&self, listener: u16, service: Option<ServiceId>) -> bool {
+        let mut variants = self.filter_variants.iter();
+        self.filter_variants.is_empty()
+            || variants.any(|variant| variant.listener == listener && variant.service == service)
+    }
+
     /// Whether a filter that the admin API turns on and off is on; `None`: there is none.
     pub fn is_on(&self) -> Option<bool> {
         let variants = self.filter_variants.iter().map(|variant| &variant.chain);

@@ -9,6 +9,7 @@ use crate::exchange::grpc::begin_bridge;
 use crate::exchange::subrequest::fetch;
 use crate::plan::{Route, To};
 use crate::state::exchange::{Client, Exchange};
+use crate::state::local_listener::Standing;
 use crate::state::worker::Worker;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -197,7 +198,8 @@ pub(crate) fn send_to_chosen(
         return Ok(());
     }
     let gone = || Fault::new(FaultKind::DestinationNotFound, "the service that a filter has chosen is gone");
-    x.service = Some(worker.view_for(client).service_named(name).ok_or_else(gone)?);
+    let Standing { view, .. } = worker.standing_of(client)?;
+    x.service = Some(view.service_named(name).ok_or_else(gone)?);
     let end = x.timeouts().request.and_then(|time| x.started.checked_add(time));
     x.ends_at = end.into_iter().chain(x.call_ends_at).min();
     Ok(())

@@ -5,6 +5,7 @@ use crate::exchange::unseal::{UNTOLD, unseal};
 use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::relay::too_large;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::local_listener::{LISTENER_GONE, Standing};
 use crate::state::local_plan::LocalPlan;
 use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind, Side};
@@ -13,14 +14,18 @@ use thalweg_route::{FieldLookup, Query, RouteId};
 
 /// Finds the route by host, path, method, fields, query and client address, and applies its bounds.
 pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> Result<(), Fault> {
-    let view = worker.view_for(client);
-    x.listener = client.listener().position();
-    let found = take_route(&view.plan, client.listener().position(), x, || worker.chance() as u64)?;
+    let Standing { view, position } = worker.standing_of(client)?;
+    x.listener = position;
+    let found = take_route(&view.plan, position, x, || worker.chance() as u64)?;
     take(worker, &view, x, found);
     match x.route.clone() {
         Some(route) => {
             if let To::Sealed(sealed) = &route.route().to {
                 unseal(worker, &view, client, x, sealed)?;
+            }
+            // A reload may have made a listener of requests one of connections.
+            if !route.route().has_chain(position, x.target) {
+                return Err(LISTENER_GONE);
             }
             bound(route.route(), x)
         }
@@ -41,23 +46,23 @@ pub(crate) fn find_route_of_connection(
     client: &Client,
     x: &mut Exchange,
 ) -> Result<(), Fault> {
-    let view = worker.view_for(client);
-    find_route_from(worker, &view, client.listener().position(), x)?;
+    let standing = worker.standing_of(client)?;
+    let Standing { view, .. } = &standing;
+    find_route_from(worker, &standing, x)?;
     let found = x.route.clone();
     match found.as_ref().map(|found| &found.route().to) {
-        Some(To::Sealed(sealed)) => unseal(worker, &view, client, x, sealed),
+        Some(To::Sealed(sealed)) => unseal(worker, view, client, x, sealed),
         Some(To::Service(_) | To::Split(_) | To::Nowhere) | None => Ok(()),
     }
 }
 
-/// The same for whoever comes to the listener at a position, and says nothing that could be opened.
+/// The same for whoever comes to a listener and says nothing that could be opened.
 pub(crate) fn find_route_from(
     worker: &Worker,
-    view: &LocalPlan,
-    listener: u16,
+    Standing { view, position }: &Standing,
     x: &mut Exchange,
 ) -> Result<(), Fault> {
-    let found = view.plan.route_of_connection(listener, x.host(), x.client_ip);
+    let found = view.plan.route_of_connection(*position, x.host(), x.client_ip);
     let Some((found, route)) = found.and_then(|found| Some((found, view.plan.route(Some(found))?))) else {
         return Err(Fault::new(FaultKind::DestinationNotFound, "the listener knows no service for the name"));
     };

@@ -9,6 +9,7 @@
 use crate::exchange::grpc;
 use crate::plan::Plan;
 use crate::state::exchange::{Client, Exchange};
+use crate::state::local_listener::Standing;
 use crate::state::worker::Worker;
 use std::io::Write;
 use thalweg_core::{Fault, FaultKind};
@@ -35,8 +36,8 @@ pub(crate) fn redirect_https(
     if !client.listener().redirects() {
         return Ok(None);
     }
-    let view = worker.view_for(client);
-    place(&view.plan, client.listener().position(), view.current.https_port, x)
+    let Standing { view, position } = worker.standing_of(client)?;
+    place(&view.plan, position, view.current.https_port, x)
 }
 
 /// The same for a listener of a plan; `port` is that of the first listener with TLS, where there is one.

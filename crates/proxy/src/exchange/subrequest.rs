@@ -468,13 +468,14 @@ fn begin(
     x.is_secure = scheme == "https";
     x.received.extend_from_slice(&body);
     x.consumed = x.request.len;
-    (x.listener, x.keep_alive) = (client.listener().position(), false);
+    x.keep_alive = false;
     match request.destination {
         Destination::Service(service) => {
             let meters = |name: &str| worker.shared.registry.route(worker.id, name);
             let unknown = || Fault::new(FaultKind::DestinationNotFound, "the service of a filter is gone");
             let (route, service) = view.call(&service, meters).ok_or_else(unknown)?;
-            x.route = Some(route);
+            // It has no filters, at whichever listener.
+            (x.route, x.listener) = (Some(route), u16::MAX);
             x.send_to(&view, Some(service));
         }
         Destination::Route { route, service, target, listener } => {

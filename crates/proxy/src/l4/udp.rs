@@ -12,9 +12,9 @@ mod session;
 mod table;
 
 use crate::listener::access::refusal;
-use crate::state::active_config::ActiveConfig;
 use crate::state::exchange::{Exchange, Origin};
 use crate::state::local_listener::ConnectionGuard;
+use crate::state::local_plan::LocalPlan;
 use crate::state::token::Token;
 use crate::state::worker::Worker;
 use ports::{Port, Ports};
@@ -113,8 +113,8 @@ impl Udp {
 impl Worker {
     /// The listeners of a plan are open from now on, and no others. Connections that the plan has no longer end: their
     /// next datagram begins another one.
-    pub(crate) fn open_ports(&self, current: &ActiveConfig) {
-        self.udp.ports.take_over(self, current);
+    pub(crate) fn open_ports(&self, view: &Rc<LocalPlan>) {
+        self.udp.ports.take_over(self, view);
         if !self.udp.ports.is_empty() {
             self.udp.batch.borrow_mut().get_or_insert_default();
         }

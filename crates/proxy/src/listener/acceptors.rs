@@ -17,7 +17,6 @@ use crate::listener::access::{DENIED, refusal as refusal_of_address};
 use crate::listener::refusals::Bound;
 use crate::plan::{Listener, ListenerProtocol, Silence};
 use crate::state::acceptors::{Acceptors, Open};
-use crate::state::active_config::ActiveConfig;
 use crate::state::client_limits::Prefix;
 use crate::state::exchange::{Before, Client};
 use crate::state::listener_sockets::{ListenerId, ListenerState, Sockets};
@@ -64,14 +63,10 @@ enum Room {
 }
 
 impl Acceptors {
-    /// The listeners of `current` are open from now on, and no others. Gives the acceptors of those that are gone,
-    /// which `last` had.
-    pub(crate) fn take_over(
-        &mut self,
-        worker: &Worker,
-        current: &ActiveConfig,
-        last: &Rc<LocalPlan>,
-    ) -> Vec<Rc<LocalListener>> {
+    /// The listeners of a plan are open from now on, and no others. Gives those that are gone, for which the plan before
+    /// still holds.
+    pub(crate) fn take_over(&mut self, worker: &Worker, view: &Rc<LocalPlan>) -> Vec<Rc<LocalListener>> {
+        let current = &view.current;
         self.newest = current.listeners.iter().map(|open| open.state.id).fold(self.newest, ListenerId::max);
         if self.closing {
             // Those of datagrams too: nobody new is served there.
@@ -97,7 +92,7 @@ impl Acceptors {
                     let local_listener = LocalListener::new(&worker.shared.loads, worker.id, &open.state);
                     gone.push(std::mem::replace(&mut known.local_listener, local_listener));
                 }
-                known.local_listener.hold(position, listener);
+                known.local_listener.hold(view, position, listener);
                 known.set_defer(listener.defer_accept);
                 known.set_silence(silence, listener);
                 known.closes_at = None;
@@ -114,7 +109,7 @@ impl Acceptors {
             gone.push(open.local_listener.clone());
         }
         for local_listener in &gone {
-            local_listener.leave(last.clone());
+            local_listener.leave();
             self.left.push((now + CLOSING_TIME + FIRST_WORD_TIME, local_listener.clone()));
         }
         gone

@@ -1,9 +1,10 @@
 //! A listener on one worker: where its connections are counted, and which plan holds for them.
 //!
 //! `listener/acceptors.rs` makes a listener for each listener when a plan arrives; every client connection holds its
-//! own. While the listener is in the plan, the worker's plan holds. When it is gone, those who have just been accepted
-//! are still served by the last plan that had it, for a moment ([`LocalListener::forget`]); then by the present one, as
-//! coming from no listener that a route could name.
+//! own. A request is routed and filtered by the [`Standing`] of its listener: a plan and the listener's position in it,
+//! which are set and dropped together. When the listener is gone from the plan, the last plan that had it holds for a
+//! moment more ([`LocalListener::forget`]). After that its connections have no standing, and their requests are refused
+//! with 421: no other plan knows which filters are theirs.
 
 use crate::plan::{
     ListenAddress, Listener, ListenerLimits, ListenerProtocol, ListenerTls, ProxyProtocolPolicy,
@@ -18,10 +19,20 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use thalweg_access::rules::AddressRules;
+use thalweg_core::Fault;
 use thalweg_observe::ListenerMeters;
 
-/// The position of a listener that no plan has.
-const NOWHERE: u16 = u16::MAX;
+/// The refusal of a request for which no filters are known, because its listener is gone (RFC 9110 §15.5.20).
+pub(crate) const LISTENER_GONE: Fault =
+    Fault::request(421, "the listener of the connection is gone; connect again");
+
+/// The plan that holds for a listener, and the listener's position in that plan. A position means nothing in another
+/// plan, so neither is kept without the other.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) view: Rc<LocalPlan>,
+    pub(crate) position: u16,
+}
 
 /// What the clients of a listener speak.
 #[derive(Clone, Debug, Default)]
@@ -44,8 +55,8 @@ pub(crate) struct LocalListener {
     pub(crate) meters: Arc<ListenerMeters>,
     /// What it is called in decision records.
     pub(crate) label: Label,
-    /// Its position in the plan that holds for it.
-    position: Cell<u16>,
+    /// `None`: no plan holds for it any more, or none has yet.
+    standing: RefCell<Option<Standing>>,
     limits: Cell<ListenerLimits>,
     /// What its clients speak, also when it is gone.
     spoken: RefCell<ListenerTransport>,
@@ -58,7 +69,6 @@ pub(crate) struct LocalListener {
     /// Whoever comes in the clear is sent to TLS.
     redirects: Cell<bool>,
     is_leaving: Cell<bool>,
-    last: RefCell<Option<Rc<LocalPlan>>>,
 }
 
 impl LocalListener {
@@ -70,7 +80,7 @@ impl LocalListener {
             meters: state.meters.get(worker).cloned().unwrap_or_default(),
             label: Rc::new(state.name.clone()),
             state: state.clone(),
-            position: Cell::new(NOWHERE),
+            standing: RefCell::default(),
             limits: Cell::default(),
             spoken: RefCell::default(),
             is_unix: Cell::new(false),
@@ -78,13 +88,12 @@ impl LocalListener {
             half_close: Cell::new(false),
             redirects: Cell::new(false),
             is_leaving: Cell::new(true),
-            last: RefCell::default(),
         })
     }
 
-    /// The worker's plan has the listener, at this position.
-    pub(crate) fn hold(&self, position: u16, listener: &Listener) {
-        self.position.set(position);
+    /// The plan has the listener, at this position.
+    pub(crate) fn hold(&self, view: &Rc<LocalPlan>, position: u16, listener: &Listener) {
+        self.standing.replace(Some(Standing { view: view.clone(), position }));
         self.limits.set(listener.limits);
         self.speak(ListenerTransport {
             protocol: listener.protocol,
@@ -109,29 +118,19 @@ impl LocalListener {
         self.spoken.borrow().clone()
     }
 
-    /// The listener is gone from the plan; this is the last one that had it.
-    pub(crate) fn leave(&self, last: Rc<LocalPlan>) {
+    /// The listener is gone from the plan in force; the last one that had it still holds for its connections.
+    pub(crate) fn leave(&self) {
         self.is_leaving.set(true);
-        self.last.replace(Some(last));
     }
 
-    /// Lets go of the last plan: nobody is owed it any more.
+    /// Lets go of the last plan: connections do not keep plans alive, however long they stay open.
     pub(crate) fn forget(&self) {
-        self.position.set(NOWHERE);
-        self.last.take();
+        self.standing.take();
     }
 
-    /// The plan that holds for its connections in place of the worker's.
-    pub(crate) fn last(&self) -> Option<Rc<LocalPlan>> {
-        if !self.is_leaving.get() {
-            return None;
-        }
-        self.last.borrow().clone()
-    }
-
-    /// Its position in the plan that holds for it; of no listener when there is none.
-    pub(crate) fn position(&self) -> u16 {
-        self.position.get()
+    /// What requests on its connections are routed and filtered by; `None`: they are refused.
+    pub(crate) fn standing(&self) -> Option<Standing> {
+        self.standing.borrow().clone()
     }
 
     /// Whether its connections are closed after the exchange that is under way.

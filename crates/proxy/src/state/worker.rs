@@ -15,6 +15,7 @@ use crate::state::admission::AdmissionControl;
 use crate::state::exchange::Client;
 use crate::state::handshake_budget::HandshakeBudget;
 use crate::state::idle_connections::IdleConnections;
+use crate::state::local_listener::{LISTENER_GONE, Standing};
 use crate::state::local_plan::{LocalContext, LocalPlan, LocalService, ServiceSlots};
 use crate::state::refused_labels::RefusedLabels;
 use crate::state::scheduler::Scheduler;
@@ -178,9 +179,17 @@ impl Worker {
         !self.view.borrow().current.redactor.is_empty()
     }
 
-    /// The plan that holds for a client's next request.
+    /// The plan whose deadlines and bounds on heads hold for a client. It routes no request: see [`Self::standing_of`].
     pub(crate) fn view_for(&self, client: &Client) -> Rc<LocalPlan> {
-        client.listener().last().unwrap_or_else(|| self.view())
+        client.listener().standing().map_or_else(|| self.view(), |standing| standing.view)
+    }
+
+    /// What a client's next request is routed and filtered by.
+    ///
+    /// # Errors
+    /// 421 where its listener is gone: in any other plan the request would miss filters that it is to pass.
+    pub(crate) fn standing_of(&self, client: &Client) -> Result<Standing, Fault> {
+        client.listener().standing().ok_or(LISTENER_GONE)
     }
 
     /// Whether the proxy is stopping, the client's listener is gone, or its connection has brought all the requests

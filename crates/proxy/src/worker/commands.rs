@@ -71,8 +71,8 @@ impl Worker {
             return;
         }
         let view = self.view();
-        self.acceptors.borrow_mut().take_over(self, &view.current, &view);
-        self.open_ports(&view.current);
+        self.acceptors.borrow_mut().take_over(self, &view);
+        self.open_ports(&view);
     }
 
     /// Requests that come from now on follow another plan.
@@ -85,11 +85,11 @@ impl Worker {
         self.is_untidy.set(true);
         self.view.replace(view.clone());
         if !self.is_waiting.get() {
-            let gone = self.acceptors.borrow_mut().take_over(self, &view.current, &old);
+            let gone = self.acceptors.borrow_mut().take_over(self, &view);
             for local_listener in gone {
                 self.leave_parked_of(&local_listener);
             }
-            self.open_ports(&view.current);
+            self.open_ports(&view);
         }
         self.leave_sessions(|client| client.listener().is_leaving() || is_of_old(client));
     }

@@ -5,9 +5,9 @@
 //! goes are lost.
 
 use crate::plan::{Listener, ListenerProtocol};
-use crate::state::active_config::ActiveConfig;
 use crate::state::listener_sockets::SocketSeat;
 use crate::state::local_listener::LocalListener;
+use crate::state::local_plan::LocalPlan;
 use crate::state::token::Token;
 use crate::state::worker::Worker;
 use slab::Slab;
@@ -40,15 +40,15 @@ impl Port {
     fn hold(
         &self,
         worker: &Worker,
-        (position, listener): (u16, &Listener),
+        (view, position, listener): (&Rc<LocalPlan>, u16, &Listener),
         open: &crate::state::listener_sockets::OpenListener,
     ) {
         let is_another = self.local_listener.borrow().state.id != open.state.id;
         if is_another {
-            // Connections of the other one keep its listener until they end.
+            // Sessions of the other one keep its listener until they end.
             self.local_listener.replace(LocalListener::new(&worker.shared.loads, worker.id, &open.state));
         }
-        self.local_listener.borrow().hold(position, listener);
+        self.local_listener.borrow().hold(view, position, listener);
         self.responses.set(listener.expected_responses);
     }
 }
@@ -73,8 +73,9 @@ impl Ports {
         self.0.borrow().iter().for_each(|(_, port)| port.socket.stop_receiving());
     }
 
-    /// The listeners of `current` are open from now on, and no others.
-    pub(super) fn take_over(&self, worker: &Worker, current: &ActiveConfig) {
+    /// The listeners of a plan are open from now on, and no others.
+    pub(super) fn take_over(&self, worker: &Worker, view: &Rc<LocalPlan>) {
+        let current = &view.current;
         let mut ports = self.0.borrow_mut();
         let mut kept = Vec::new();
         for ((listener, position), open) in current.plan.listeners.iter().zip(0..).zip(&*current.listeners) {
@@ -88,7 +89,7 @@ impl Ports {
                 keys.push(key);
             }
             for key in keys {
-                ports[key].hold(worker, (position, listener), open);
+                ports[key].hold(worker, (view, position, listener), open);
                 kept.push(key);
             }
         }

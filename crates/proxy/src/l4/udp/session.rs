@@ -15,7 +15,7 @@ use crate::exchange::upstream::connection_permit::place_at_once;
 use crate::exchange::upstream::forward::{SERVED, TRIES, none_left, tell};
 use crate::exchange::upstream::pick::{Chosen, choose_or_leave};
 use crate::state::exchange::{Exchange, Origin};
-use crate::state::local_listener::ConnectionGuard;
+use crate::state::local_listener::{ConnectionGuard, LISTENER_GONE, Standing};
 use crate::state::local_plan::LocalService;
 use crate::state::worker::Worker;
 use std::io;
@@ -94,8 +94,7 @@ impl Session {
         x.id = Some(worker.next_id());
         x.client_ip = key.client();
         let began = (|| {
-            let view = worker.view();
-            find_route_from(worker, &view, place.listener().position(), &mut x)?;
+            find_route_from(worker, &place.listener().standing().ok_or(LISTENER_GONE)?, &mut x)?;
             let local = service(&x)?;
             let places = enter_or_leave(&x, &local).map_err(|limit| {
                 worker.meters.limit(limit);
@@ -385,14 +384,14 @@ impl Session {
 
     /// Whether the plan in force still brings its client to this endpoint's service, and the endpoint is one of that.
     pub(super) fn is_of_plan(&self, worker: &Worker) -> bool {
-        let view = worker.view();
         let local_listener = self.place.listener();
+        let Some(Standing { view, position }) = local_listener.standing() else { return false };
         let is_open = worker
             .udp
             .ports
             .get(self.key.port)
             .is_some_and(|port| port.listener().state.id == local_listener.state.id);
-        let found = view.plan.route_of_connection(local_listener.position(), b"", self.x.client_ip);
+        let found = view.plan.route_of_connection(position, b"", self.x.client_ip);
         let route = view.plan.route(found).filter(|_| is_open);
         let name = &self.local.state.service.name;
         let mut services = route.into_iter().flat_map(|route| route.to.services());
