@@ -1,6 +1,7 @@
 //! Reloads: what they change and what they leave alone.
 
 mod certificates;
+mod gone;
 mod listeners;
 mod long_lived;
 mod size;

@@ -11,6 +11,7 @@
 mod body;
 mod client_connection;
 mod client_stream;
+mod closing;
 mod connections;
 mod guarded;
 mod heads;

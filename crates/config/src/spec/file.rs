@@ -316,8 +316,8 @@ pub struct ListenerLimitsSpec {
     /// Requests that a client may have under way at once on a connection of HTTP/2.
     #[schemars(extend("x-range" = [1, H2_STREAMS_MAX], "x-default" = H2_STREAMS))]
     pub max_streams: Option<Spanned<u64>>,
-    /// Requests on a connection of a client, after which it is closed; with HTTP/2 those that come meanwhile are served
-    /// too.
+    /// Requests on a connection of a client, after which it is closed; with HTTP/2 up to `max_streams` more that come
+    /// within a second are served too.
     #[schemars(extend("x-range" = [1, u32::MAX], "x-default-words" = "no bound"))]
     pub max_requests: Option<Spanned<u64>>,
 }

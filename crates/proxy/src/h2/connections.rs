@@ -178,12 +178,12 @@ impl Connections {
     }
 
     /// Has some take no more requests; gives their numbers.
-    fn go_away(&self, is_told: impl Fn(&Client) -> bool) -> Vec<u32> {
+    fn go_away(&self, now_ms: u64, is_told: impl Fn(&Client) -> bool) -> Vec<u32> {
         let mut told = Vec::new();
         for (index, session) in &mut *self.places.borrow_mut() {
             let Some(Place::Client(session)) = session else { continue };
             if session.with_client(&is_told) {
-                session.go_away();
+                session.go_away(now_ms);
                 told.push(index as u32);
             }
         }
@@ -199,7 +199,12 @@ impl Worker {
         client.socket.set_owner(owner);
         let waker = OwnerWaker::waker(owner, self.mailbox().clone());
         waker.wake_by_ref();
-        self.sessions.put_back(index, Place::Client(Session::new(self, client, received, waker)));
+        let is_leaving = self.is_leaving(&client);
+        let mut session = Session::new(self, client, received, waker);
+        if is_leaving {
+            session.go_away(self.now_ms());
+        }
+        self.sessions.put_back(index, Place::Client(session));
     }
 
     /// Speaks HTTP/2 with an endpoint from now on, on a connection that is there; `None`: the engine does not want to.
@@ -266,7 +271,7 @@ impl Worker {
 
     /// Has the connections of these clients take no more requests.
     pub(crate) fn leave_sessions(self: &Rc<Self>, is_told: impl Fn(&Client) -> bool) {
-        let told = self.sessions.go_away(is_told);
+        let told = self.sessions.go_away(self.now_ms(), is_told);
         told.into_iter().for_each(|index| self.scheduler.put_off(index, Work::Engine));
     }
 }

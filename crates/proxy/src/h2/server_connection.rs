@@ -1,5 +1,6 @@
 //! A connection that speaks HTTP/2: its engine, its streams, and how it comes to its end.
 
+use super::closing::{Closing, GOAWAY_TIME};
 use super::io::{Full, Intake, Pipe};
 use super::server_stream::Stream;
 use super::shared::Shared;
@@ -23,9 +24,6 @@ use thalweg_net::Socket;
 const FAREWELL: Duration = Duration::from_millis(250);
 /// Bytes that are read in that time.
 const LAST_BYTES: usize = 64 * 1024;
-/// Time for a client to answer that it has seen the end coming, once nothing is under way.
-const GOAWAY_TIME: Duration = Duration::from_secs(1);
-
 /// How often a client that takes the last bytes slowly gets that time again.
 const FAREWELLS: u8 = 60;
 
@@ -49,8 +47,11 @@ pub(super) struct Session {
     waker: Waker,
     /// Requests that have come.
     requests: u32,
-    /// The client has been told that no more requests are taken.
-    is_closing: bool,
+    /// The client has been told that no more requests are taken, or will be when the connection is open: what is taken
+    /// still.
+    closing: Option<Closing>,
+    /// The last GOAWAY has been said, with the streams that were served.
+    has_parted: bool,
     /// The engine has been told to end it for what the client has done.
     is_shed: bool,
     /// When it began, in milliseconds of the worker's clock.
@@ -105,7 +106,8 @@ impl Session {
             shared,
             waker,
             requests: 0,
-            is_closing: false,
+            closing: None,
+            has_parted: false,
             is_shed: false,
             began: worker.now_ms(),
             is_idle: true,
@@ -151,15 +153,17 @@ impl Session {
         self.with_client(|client| client.socket.shutdown_write());
     }
 
-    /// Takes no more requests; those that are under way come to their end.
-    pub(super) fn go_away(&mut self) {
-        if let State::Open(connection) = &mut self.state
-            && !self.is_closing
-        {
+    /// Takes no more requests but those that may be on their way; those that are under way come to their end.
+    pub(super) fn go_away(&mut self, now_ms: u64) {
+        if self.closing.is_some() {
+            return;
+        }
+        if let State::Open(connection) = &mut self.state {
             connection.graceful_shutdown();
             self.is_idle = false;
         }
-        self.is_closing = true;
+        let max_streams = self.with_client(|client| client.listener().limits().max_streams);
+        self.closing = Some(Closing::new(now_ms, max_streams));
     }
 
     /// Does what can be done now, and gives the requests that have come; `Ready`: the connection is over.
@@ -173,8 +177,8 @@ impl Session {
                 State::OpeningGuard(handshake) => match Pin::new(&mut **handshake).poll(context) {
                     Poll::Ready(Ok(connection)) => {
                         self.state = State::Open(Box::new(connection));
-                        if std::mem::take(&mut self.is_closing) {
-                            self.go_away();
+                        if self.closing.take().is_some() {
+                            self.go_away(worker.now_ms());
                         }
                     }
                     Poll::Ready(Err(_)) => self.leave(),
@@ -187,13 +191,7 @@ impl Session {
                     },
                 },
                 State::Open(connection) => match connection.poll_accept(context) {
-                    Poll::Ready(Some(Ok(request))) => {
-                        requests.push(self.guest(worker, request));
-                        self.requests = self.requests.saturating_add(1);
-                        if self.with_client(|client| client.listener().limits().are_spent(self.requests)) {
-                            self.go_away();
-                        }
-                    }
+                    Poll::Ready(Some(Ok(request))) => requests.extend(self.admit(worker, request)),
                     Poll::Ready(Some(Err(_)) | None) => self.leave(),
                     Poll::Pending => match self.pipe.open() {
                         Intake::Heads => {}
@@ -267,18 +265,17 @@ impl Session {
                 self.with_client(|client| client.socket.set_deadline(Some(GOAWAY_TIME)));
                 return true;
             }
-            if self.is_closing {
-                self.leave();
-                return false;
+            match self.closing {
+                Some(_) => self.end(),
+                None => self.go_away(worker.now_ms()),
             }
-            self.go_away();
             return false;
         }
         if is_idle != std::mem::replace(&mut self.is_idle, is_idle) {
             self.since = worker.now_ms();
             self.left = usize::MAX;
             let time = match is_idle {
-                true if self.is_closing => Some(GOAWAY_TIME),
+                true if self.closing.is_some() => Some(GOAWAY_TIME),
                 true => {
                     Some(self.with_client(|client| worker.view_for(client).plan.client_timeouts.keep_alive))
                 }
@@ -309,6 +306,34 @@ impl Session {
 
     fn has_expired(&self) -> bool {
         self.with_client(|client| client.socket.expired())
+    }
+
+    /// Takes a request, or refuses it where the client has been told to go.
+    fn admit(
+        &mut self,
+        worker: &Worker,
+        (request, mut respond): (::http::Request<RecvStream>, SendResponse<Bytes>),
+    ) -> Option<Client> {
+        let now_ms = worker.now_ms();
+        if self.closing.as_mut().is_some_and(|closing| !closing.takes_one(now_ms)) {
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return None;
+        }
+        self.requests = self.requests.saturating_add(1);
+        if self.with_client(|client| client.listener().limits().are_spent(self.requests)) {
+            self.go_away(now_ms);
+        }
+        Some(self.guest(worker, (request, respond)))
+    }
+
+    /// Says the last GOAWAY on a connection on which nothing is under way.
+    fn end(&mut self) {
+        match &mut self.state {
+            State::Open(connection) if !std::mem::replace(&mut self.has_parted, true) => {
+                connection.abrupt_shutdown(Reason::NO_ERROR);
+            }
+            _ => self.leave(),
+        }
     }
 
     /// A request, as the client of an exchange.
