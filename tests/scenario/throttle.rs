@@ -182,3 +182,22 @@ fn a_client_that_leaves_a_throttled_body_leaves_nothing_behind() {
         assert!(record["bytes_out"].as_u64().unwrap() < 20_000, "{record}");
     }
 }
+
+/// What is pipelined behind a body waits for the body's time with it.
+#[test]
+fn requests_behind_a_throttled_body_are_served() {
+    let _watchdog = watchdog("requests_behind_a_throttled_body_are_served");
+    let upstream = Upstream::start(|request| Some(ok(request.target())));
+    let proxy = throttling(&upstream.url(), "8KiB/s");
+    let mut talk = Talk::open(proxy.web()).unwrap();
+    // More than the burst, and behind it more than may be received at once.
+    let body = "b".repeat(5000);
+    let upload = format!("PUT /upload HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5000\r\n\r\n{body}");
+    let next =
+        |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nX-Part: {}\r\n\r\n", "x".repeat(PART));
+    talk.send([upload, next("/second"), next("/third")].concat()).unwrap();
+    for expected in ["/upload", "/second", "/third"] {
+        let (head, body) = super::scripted::response(&mut talk);
+        assert_eq!((head.status(), String::from_utf8_lossy(&body).as_ref()), (200, expected));
+    }
+}

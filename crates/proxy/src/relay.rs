@@ -123,6 +123,15 @@ impl ReplayBuffer<'_> {
         matches!(self, ReplayBuffer::Replay { whole: true, .. })
     }
 
+    /// Keeps what stands behind the message.
+    fn keep_behind(&mut self, bytes: &[u8]) {
+        match self {
+            ReplayBuffer::Surplus(behind) | ReplayBuffer::Replay { received: behind, .. } => {
+                behind.extend_from_slice(bytes);
+            }
+        }
+    }
+
     fn record(&mut self, read: &[u8], used: usize) {
         match self {
             ReplayBuffer::Surplus(surplus) => surplus.extend_from_slice(&read[used..]),
@@ -440,6 +449,11 @@ impl Flow {
             let used = self.take(read, to, means.chunks).map_err(RelayError::Sender)?;
             if !self.is_spooled() {
                 keep.record(read, used);
+            }
+            if self.ended
+                && let Some(behind) = self.take_behind()
+            {
+                keep.keep_behind(&behind);
             }
             self.weigh(n);
             if has_end {

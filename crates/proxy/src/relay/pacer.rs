@@ -107,6 +107,13 @@ impl Flow {
         pacer.early.read(buffer).ok()
     }
 
+    /// The message is over: what came early and stands behind it.
+    #[inline]
+    pub(super) fn take_behind(&mut self) -> Option<Vec<u8>> {
+        let pacer = self.pacer.as_mut().filter(|pacer| !pacer.early.is_empty())?;
+        Some(std::mem::take(&mut pacer.early).into())
+    }
+
     /// Says what time it is, before a pump.
     #[inline]
     pub(crate) fn tick(&mut self, now: Instant) {

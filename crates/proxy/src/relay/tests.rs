@@ -4,6 +4,8 @@
 use super::*;
 use crate::buffers::chunk_queue::HIGH_MARK;
 use std::cell::{Cell, RefCell};
+use std::time::{Duration, Instant};
+use thalweg_filter::Bandwidth;
 use thalweg_net::Pipe;
 
 /// A stream whose kernel is a random number generator.
@@ -394,6 +396,33 @@ fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
     record(b"67", 2);
     record(b"89next", 2);
     assert_eq!((&received[..], consumed, whole), (&b"head12345next"[..], 9, false));
+}
+
+/// They wait for the body's time with it, and are no part of it.
+#[test]
+fn bytes_that_came_behind_a_paced_body_are_kept_when_it_ends() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let [from, to] =
+        [(); 2].map(|()| Simulated { reluctance: 0, ..Simulated::new(&mut random, Vec::new(), usize::MAX) });
+    let chunks = Rc::new(ChunkPool::default());
+    let (mut scratch, mut moved, begin) = (vec![0; 1024], false, Instant::now());
+    let (mut flow, mut behind) = (Flow::default(), Vec::new());
+    flow.reset();
+    flow.start(Framing::Length(6), Side::Downstream, false);
+    flow.set_pace(Pacer::of(Some(Bandwidth { bytes_per_second: 1000, burst: 4 }), begin));
+    flow.hold_early(b"bytes.GET /next HTTP/1.1");
+    for after in [Duration::ZERO, Duration::from_secs(1)] {
+        flow.tick(begin + after);
+        let mut means = IoScratch::of(&mut scratch, &chunks);
+        let keep = ReplayBuffer::Surplus(&mut behind);
+        let pumped = flow.poll_pump(&Ends { from: &from, to: &to }, &mut means, keep, &mut moved);
+        assert_eq!(
+            pumped.is_ready(),
+            !after.is_zero(),
+            "its pace has four bytes now, and as many in a second"
+        );
+    }
+    assert_eq!((&to.outgoing.borrow()[..], &behind[..]), (&b"bytes."[..], &b"GET /next HTTP/1.1"[..]));
 }
 
 /// A flow that is spliced to a receiver which takes nothing, with some bytes in the pipe.
