@@ -407,3 +407,17 @@ fn who_is_kept_at_an_endpoint_is_not_moved_because_it_is_slow() {
     assert!(head.value("set-cookie").is_some(), "{head:?}");
     wait_counted(&house.proxy, "thalweg_upstream_hedges_total", "\"s\"", 0);
 }
+
+/// Its listener lets it.
+#[test]
+fn a_client_that_has_said_all_it_wants_to_say_waits_for_either_answer() {
+    let _watchdog = watchdog("a_client_that_has_said_all_it_wants_to_say_waits_for_either_answer");
+    let allow = |text: &str| text.replace("127.0.0.1:0\" } }", "127.0.0.1:0\", allow_half_close: true } }");
+    let house = House::start_changed(2, (HEDGE, ""), allow);
+    let mut client = house.client(GET);
+    client.half_close();
+    let (first, mut second) = (house.asked(), house.asked());
+    assert_ne!(first.port, second.port);
+    second.talk.send(saying("second")).unwrap();
+    assert_eq!(response(&mut client).1, b"second");
+}

@@ -11,6 +11,7 @@ use thalweg_tests::message::{Kind, get};
 use thalweg_tests::upstream::ok;
 use thalweg_tests::{Connection, Message, Proxy, STEP, Upstream};
 
+use super::scripted::{GET, House, OK, response};
 use super::{frozen, reload, wait_counted, watchdog};
 
 const ACTIVE: &str = "thalweg_service_requests_active";
@@ -454,4 +455,23 @@ fn a_reload_keeps_who_is_in_flight_and_who_waits_and_changes_the_number() {
     }
     desk.answer();
     assert!(waiting.iter_mut().all(|client| answer_of(client).status() == 200));
+}
+
+/// Its listener lets it.
+#[test]
+fn a_client_that_has_said_all_it_wants_to_say_keeps_its_place_in_the_queue() {
+    let _watchdog = watchdog("a_client_that_has_said_all_it_wants_to_say_keeps_its_place_in_the_queue");
+    let allow = |text: &str| text.replace("127.0.0.1:0\" } }", "127.0.0.1:0\", allow_half_close: true } }");
+    let limits = "limits: { max_in_flight: 1, queue: { timeout: 5m } }";
+    let house = House::start_changed(1, (limits, ""), allow);
+    let mut first = house.client(GET);
+    let mut asked = house.asked();
+    let mut second = house.client(GET);
+    second.half_close();
+    wait_counted(&house.proxy, QUEUED, "\"s\"", 1);
+    asked.talk.send(OK).unwrap();
+    assert_eq!(response(&mut first).0.status(), 200);
+    asked.talk.head().unwrap();
+    asked.talk.send(OK).unwrap();
+    assert_eq!(response(&mut second).0.status(), 200);
 }

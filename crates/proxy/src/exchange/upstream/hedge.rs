@@ -215,7 +215,7 @@ impl Race<'_> {
             let overdue = x.overdue(self.worker.reactor.now());
             return Poll::Ready(Err(overdue.unwrap_or_else(|| late(x))));
         }
-        if self.client.socket.peer_closed() {
+        if self.client.socket.is_gone() || self.client.has_ended() {
             let fault =
                 Fault::new(FaultKind::ClientGone, "the client closed the connection before the response");
             return Poll::Ready(Err(fault));

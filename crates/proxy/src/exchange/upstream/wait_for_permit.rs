@@ -115,14 +115,15 @@ pub(crate) async fn await_turn(
     outcome
 }
 
-/// Whether nobody wants the answer any more. Who has sent all and closed its side has left.
+/// Whether nobody wants the answer any more: a client that has sent all and ended its side has left, unless its listener
+/// lets it do so (decision 0007).
 fn has_left(client: &Client, x: &Exchange) -> bool {
     let all_sent = match x.framing {
         Framing::Empty => true,
         Framing::Length(length) => (x.received.len() - x.request.len) as u64 >= length,
         _ => false,
     };
-    client.socket.is_gone() || (client.socket.peer_closed() && all_sent && !x.is_connection)
+    client.socket.is_gone() || (client.has_ended() && all_sent && !x.is_connection)
 }
 
 fn refusal(worker: &Worker, bound: Bound, reason: Reason) -> Fault {
