@@ -7,6 +7,7 @@ use thalweg_tests::message::{fetch, get};
 use thalweg_tests::program::{find_or_skip, run};
 use thalweg_tests::{Admin, Directory, Proxy};
 
+use super::scripted::{GET, House, OK, response};
 use super::watchdog;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -71,4 +72,21 @@ fn a_file_of_any_size_is_sent_whole_over_every_version() {
             );
         }
     }
+}
+
+/// They belong to no response: what comes on the connection after them cannot be told from them.
+#[test]
+fn a_connection_with_bytes_behind_a_response_that_gets_a_page_is_not_used_again() {
+    let _watchdog = watchdog("a_connection_with_bytes_behind_a_response_that_gets_a_page_is_not_used_again");
+    let pages = "filters: [ { error_pages: { pages: { 404: { html: \"<p>own\" } }, upstream: true } } ]";
+    let paged = |text: &str| text.replace("{ to: s }", &format!("{{ to: s, {pages} }}"));
+    let house = House::start_changed(1, ("", ""), paged);
+    let mut client = house.client("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let mut asked = house.asked();
+    asked.talk.send("HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nbody").unwrap();
+    assert_eq!(client.head().unwrap().status(), 404);
+    asked.talk.assert_ends("a connection with surplus bytes");
+    let mut other = house.client(GET);
+    house.asked().talk.send(OK).unwrap();
+    assert_eq!(response(&mut other).1, b"ok");
 }

@@ -85,8 +85,9 @@ fn compose(
         return Ok(());
     }
     if outcome.replaced.is_some() {
-        // The endpoint's body is not wanted, and the connection is not worth waiting for its end.
-        x.upstream_reusable &= framing.is_empty();
+        // The endpoint's body is not wanted, and the connection is not worth waiting for its end. Nor is it used again
+        // where more came than the response has.
+        x.upstream_reusable &= framing.is_empty() && head.len() == x.response.len;
         x.filtering.get_or_insert_default().replaced = outcome.replaced;
         x.status = status;
         return Ok(());
