@@ -117,9 +117,10 @@ impl<M: Send + 'static> OwnerWaker<M> {
 }
 
 impl<M> OwnerWaker<M> {
-    /// It has been taken out of the mailbox; its owner is called after this.
+    /// It has been taken out of the mailbox; its owner is called after this. A swap and no store: one who wakes and
+    /// finds it queued leaves it at that, and the owner has to see what was written before.
     fn take(&self) -> Owner {
-        self.queued.store(false, Ordering::Release);
+        self.queued.swap(false, Ordering::AcqRel);
         self.owner
     }
 }
