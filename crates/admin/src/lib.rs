@@ -30,6 +30,7 @@ pub mod by_name;
 mod connection;
 mod dashboard;
 mod handlers;
+mod heads;
 mod operation;
 mod operations;
 mod precondition;

@@ -33,6 +33,7 @@ use crate::audit::AuditLog;
 use crate::auth::{Auth, Peer};
 use crate::connection::Connection;
 use crate::control::Control;
+use crate::heads::{Head, Heads};
 use crate::operation::App;
 use crate::routes;
 use crate::session::Sessions;
@@ -40,10 +41,11 @@ use crate::socket::{self, SocketFile, peer_allowed};
 use crate::tls::AdminTls;
 use crate::token::{self, Token, TokenFile, Tokens};
 
-/// Connections per listener; further ones wait in the kernel's queue.
+/// Connections per listener. When all places are taken, the one that has waited longest for a head gives its place to
+/// the next; where every one is answered, further ones wait in the kernel's queue.
 const CONNECTIONS: usize = 256;
 /// Time for the head of a request, and for the silence before it on a kept connection.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+const HEAD_TIME: Duration = Duration::from_secs(10);
 /// Largest head of a request, in bytes.
 const HEAD: usize = 64 * 1024;
 /// Longest life of a connection; then it is closed after its current answer.
@@ -389,20 +391,20 @@ async fn serve_tcp(
 /// The bounded places for connections of one listener.
 struct Places {
     free: Arc<Semaphore>,
+    heads: Heads,
     stopped: watch::Receiver<bool>,
 }
 
 impl Places {
     fn new(stopped: watch::Receiver<bool>) -> Self {
-        Self { free: Arc::new(Semaphore::new(CONNECTIONS)), stopped }
+        Self { free: Arc::new(Semaphore::new(CONNECTIONS)), heads: Heads::default(), stopped }
     }
 
-    /// The next connection once there is a place for it. `None` when the thread is to end;
+    /// The next connection. `None` when the thread is to end;
     /// `Some(None)` after a failed accept, when the pause is over.
     async fn next<T>(&self, accept: impl AsyncFnOnce() -> io::Result<T>) -> Option<Option<T>> {
         let mut stopped = self.stopped.clone();
         let accepted = async {
-            let _place = self.free.acquire().await.ok()?;
             match accept().await {
                 Ok(connection) => Some(connection),
                 Err(_) => {
@@ -419,7 +421,8 @@ impl Places {
         }
     }
 
-    /// Serves a connection, once it is open, in a task of its own, which holds a place.
+    /// Serves a connection, once it is open, in a task of its own, which holds a place. Waits for that where none is
+    /// free.
     async fn serve<I>(
         &self,
         opening: impl Future<Output = Option<I>> + Send + 'static,
@@ -428,11 +431,20 @@ impl Places {
     ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        if self.free.available_permits() == 0 {
+            self.heads.call_off_longest();
+        }
         let Ok(place) = Arc::clone(&self.free).acquire_owned().await else { return };
-        let (router, stopped) = (router.clone(), self.stopped.clone());
+        let (router, stopped, head) = (router.clone(), self.stopped.clone(), self.heads.connect());
         tokio::spawn(async move {
-            if let Some(io) = opening.await {
-                serve_connection(io, peer, router, stopped).await;
+            let served = async {
+                if let Some(io) = opening.await {
+                    serve_connection(io, (peer, &head), router, stopped).await;
+                }
+            };
+            tokio::select! {
+                () = served => {}
+                () = head.called_off() => {}
             }
             drop(place);
         });
@@ -444,17 +456,24 @@ impl Places {
     }
 }
 
-async fn serve_connection<I>(io: I, peer: Peer, router: Router, mut stopped: watch::Receiver<bool>)
-where
+async fn serve_connection<I>(
+    io: I,
+    (peer, head): (Peer, &Arc<Head>),
+    router: Router,
+    mut stopped: watch::Receiver<bool>,
+) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let life = Connection::new(stopped.clone());
     let streaming = life.clone();
     let router = TowerToHyperService::new(router);
+    let head = Arc::clone(head);
     let service = service_fn(move |mut request: Request<Incoming>| {
+        head.end_wait();
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(life.clone());
-        router.call(request.map(Body::new))
+        let (answer, head) = (router.call(request.map(Body::new)), Arc::clone(&head));
+        async move { answer.await.map(|answer| head.answer(answer)) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -198,7 +198,8 @@ async fn a_quiet_stream_is_kept_alive_and_lives_longer_than_other_connections_bu
     let audit = AuditLog::new(folder.0.clone(), Arc::clone(&control));
     let router =
         routes::admin(Arc::new(App::new(control, audit, crate::openapi::document, None)), Auth::Open);
-    tokio::spawn(serve_connection(server, Peer::Unknown, router, stopped));
+    let head = crate::heads::Heads::default().connect();
+    tokio::spawn(async move { serve_connection(server, (Peer::Unknown, &head), router, stopped).await });
     let (reader, mut writer) = tokio::io::split(client);
     writer.write_all(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let begun = tokio::time::Instant::now();

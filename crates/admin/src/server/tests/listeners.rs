@@ -190,3 +190,26 @@ fn one_connection_serves_many_requests() {
         .raw(&format!("{one}{one}GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
     assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "{answer}");
 }
+
+#[test]
+fn heads_that_are_sent_by_halves_shut_nobody_out() {
+    let running = Running::start(Some("secret"));
+    let addresses = running.addresses();
+    for address in [addresses.admin.unwrap(), addresses.metrics.unwrap()] {
+        let half = || {
+            let mut client = TcpStream::connect(address).unwrap();
+            client.write_all(b"GET /livez HTTP/1.1\r\nHo").unwrap();
+            client
+        };
+        let mut halves: Vec<_> = (0..CONNECTIONS).map(|_| half()).collect();
+        let target = Target::Tcp(address.to_string());
+        assert_eq!(call(&target, None, "GET", "/livez").expect("an answer").status, 200);
+        let mut longest = halves.swap_remove(0);
+        longest.set_read_timeout(Some(HEAD_TIME)).unwrap();
+        let ended = longest.read(&mut [0; 16]);
+        assert!(
+            matches!(ended, Ok(0))
+                || ended.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
+        );
+    }
+}
