@@ -243,7 +243,37 @@ pub fn windows() -> Vec<Attack> {
         Attack::new("windows opened by crumbs", Some("window_updates"), crumbs),
         Attack { resident: 8 << 20, live: 8 << 20, ..stalls },
         Attack { more: "defaults: { timeouts: { head: 1s } }", ..prefaces },
+        Attack::new("frames that never end where a receive does", None, shifted),
     ]
+}
+
+/// An upload that is taken at once, of which every receive brings five bytes of the next frame's head too.
+fn shifted(open: Open<'_>) -> Vec<Frames> {
+    const FRAMES: usize = 16 * 1024;
+    const PAYLOAD: usize = 1024 - 9;
+    let mut client = Frames::over(open(), &[]);
+    let whole = frame(DATA, 0, 1, &[b'x'; PAYLOAD]);
+    let (part, rest) = whole.split_at(5);
+    let upload = frame(HEADERS, END_HEADERS, 1, &section("POST", "/sink", &[]));
+    client.send([&upload[..], &frame(PING, 0, 0, &[7; 8]), part].concat());
+    let next = [rest, part].concat();
+    // What the proxy's settings say of the stream, and RFC 9113 of the connection.
+    let (mut stream, mut connection, mut sent, mut is_shifted) = (128_usize << 10, 65_535_usize, 0, false);
+    while sent < FRAMES {
+        // The frame that has begun has its part of the window.
+        let room = (stream.min(connection) / PAYLOAD).saturating_sub(1);
+        let count = if is_shifted { room.min(FRAMES - sent) } else { 0 };
+        client.send(next.repeat(count));
+        (sent, stream, connection) = (sent + count, stream - count * PAYLOAD, connection - count * PAYLOAD);
+        if sent < FRAMES {
+            let frame = client.next(Instant::now() + STEP).unwrap();
+            assert_eq!(frame.code(), None, "{frame:?} after {sent} frames");
+            is_shifted |= frame.kind == PING;
+            let more = frame.increment().unwrap_or(0);
+            *(if frame.stream == 0 { &mut connection } else { &mut stream }) += more;
+        }
+    }
+    vec![client]
 }
 
 /// The window is opened byte by byte, and every byte is asked for.
@@ -265,7 +295,8 @@ fn crumbs(open: Open<'_>) -> Vec<Frames> {
     panic!("20,000 crumbs and no end");
 }
 
-/// The endpoint of HTTP/1.1 that they need: `/large` is a mebibyte, `/silent` never answers, all else says hello.
+/// The endpoint of HTTP/1.1 that they need: `/large` is a mebibyte, `/silent` never answers, `/sink` takes a body, all
+/// else says hello.
 #[derive(Debug)]
 pub struct Attacked {
     bare: Bare,
@@ -285,6 +316,10 @@ impl Attacked {
                     // It ends when its client does.
                     "/silent" => return talk.rest().map(drop),
                     "/large" => talk.send(&large)?,
+                    "/sink" => {
+                        talk.body(&head).each(|_| {})?;
+                        talk.send(ok("taken"))?;
+                    }
                     _ => talk.send(ok("hello"))?,
                 }
             }

@@ -67,6 +67,11 @@ impl House {
         Self::run((url, ""), ("h2c: true", more), Vec::new(), |_| {})
     }
 
+    /// As [`Self::of_http2`], with filters on the route of every path but `/enlist`.
+    pub(crate) fn with_filters(url: &str, filters: Vec<Arc<dyn Filter>>) -> Self {
+        Self::run((url, ""), ("h2c: true", ""), filters, |_| {})
+    }
+
     /// Starts a fleet before an endpoint at `url` that speaks HTTP/2, and is asked once for each request.
     pub(crate) fn before_http2(url: &str) -> Self {
         Self::run((url, ", protocol: http2, retry: { attempts: 1 }"), ("", ""), Vec::new(), |_| {})

@@ -7,6 +7,7 @@ mod house;
 mod allocations;
 mod balancers;
 mod breaker;
+mod buffers;
 mod datagrams;
 mod endpoint_changes;
 mod h2_attacks;

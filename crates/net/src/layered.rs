@@ -5,7 +5,7 @@
 //! connection that waits.
 
 use crate::layer::Layer;
-use crate::reactor::ready;
+use crate::reactor::{Reactor, ready};
 use crate::socket::Socket;
 use rustix::fd::OwnedFd;
 use std::cell::RefCell;
@@ -52,6 +52,8 @@ pub(crate) struct Layered {
     believes_any_end: bool,
     /// Nothing is under way: whatever ends the connection now, what the peer got is whole.
     at_rest: bool,
+    /// Bytes of its buffers that its reactor counts.
+    counted: usize,
 }
 
 /// Where records pass through on their way: one place for all sockets of a reactor.
@@ -97,7 +99,19 @@ impl Layered {
             closing: false,
             believes_any_end: false,
             at_rest: false,
+            counted: 0,
         }
+    }
+
+    /// Has the reactor count the bytes of its buffers as they are now.
+    pub(crate) fn count(&mut self, reactor: &Reactor) {
+        let now = self.held.capacity() + self.unsent.capacity();
+        reactor.count_layer(std::mem::replace(&mut self.counted, now), now);
+    }
+
+    /// Its socket leaves the reactor.
+    pub(crate) fn uncount(&mut self, reactor: &Reactor) {
+        reactor.count_layer(std::mem::take(&mut self.counted), 0);
     }
 
     pub(crate) fn layer(&self) -> &dyn Layer {

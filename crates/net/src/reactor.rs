@@ -60,6 +60,8 @@ pub struct Reactor {
     wheel: RefCell<Wheels>,
     events: RefCell<Vec<epoll::Event>>,
     staging: RefCell<Staging>,
+    /// Bytes that layers of its sockets hold.
+    layer_bytes: Cell<usize>,
     started: Instant,
     now: Cell<Instant>,
     /// The same in milliseconds from the start.
@@ -80,6 +82,7 @@ impl Reactor {
             wheel: RefCell::new(Wheels::new()),
             events: RefCell::new(Vec::with_capacity(EVENTS_PER_TURN)),
             staging: RefCell::default(),
+            layer_bytes: Cell::new(0),
             started: now,
             now: Cell::new(now),
             now_ms: Cell::new(0),
@@ -251,6 +254,16 @@ impl Reactor {
 
     pub(crate) fn readiness(&self, id: u32) -> u8 {
         self.sources.borrow()[id as usize].readiness.get()
+    }
+
+    /// Bytes that layers of its sockets hold: records that are not whole, and sealed ones that wait for their peers.
+    pub fn layer_bytes(&self) -> usize {
+        self.layer_bytes.get()
+    }
+
+    /// A layer held `before` bytes and holds `now`.
+    pub(crate) fn count_layer(&self, before: usize, now: usize) {
+        self.layer_bytes.set(self.layer_bytes.get() - before + now);
     }
 
     /// Where records of layers pass through.

@@ -79,7 +79,10 @@ impl Socket {
     /// When the kernel cannot watch it.
     pub fn watched(reactor: &Rc<Reactor>, loose: DetachedSocket, owner: Owner) -> io::Result<Self> {
         let mut socket = Self::accepted(reactor, loose.fd, owner)?;
-        socket.under = loose.layer.map(|layer| Box::new(Under::Layer(*layer)));
+        socket.under = loose.layer.map(|layer| {
+            layer.borrow_mut().count(reactor);
+            Box::new(Under::Layer(*layer))
+        });
         socket.rest(false);
         Ok(socket)
     }
@@ -107,10 +110,20 @@ impl Socket {
         }
     }
 
+    /// Calls the layer, and has what its buffers hold afterwards counted.
+    fn through<T>(&self, layer: &RefCell<Layered>, call: impl FnOnce(&mut Layered) -> T) -> T {
+        let mut layer = layer.borrow_mut();
+        let done = call(&mut layer);
+        layer.count(&self.reactor);
+        done
+    }
+
     /// Puts a layer between this socket and those who use it: from now on all bytes are plaintext. `received`: what has
     /// come for the layer already. It shakes hands with [`Self::poll_handshake`].
     pub fn push_layer(&mut self, layer: Box<dyn Layer>, received: &[u8]) {
-        self.under = Some(Box::new(Under::Layer(RefCell::new(Layered::new(layer, received)))));
+        let mut layer = Layered::new(layer, received);
+        layer.count(&self.reactor);
+        self.under = Some(Box::new(Under::Layer(RefCell::new(layer))));
     }
 
     /// Whether bytes pass through a layer.
@@ -132,7 +145,7 @@ impl Socket {
     pub fn poll_handshake(&self) -> Poll<io::Result<()>> {
         match self.layer() {
             None => Poll::Ready(Ok(())),
-            Some(layer) => layer.borrow_mut().poll_handshake(self),
+            Some(layer) => self.through(layer, |layer| layer.poll_handshake(self)),
         }
     }
 
@@ -176,7 +189,7 @@ impl Socket {
     pub fn poll_discard(&self, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self.under.as_deref() {
             None => self.raw_recv(buffer),
-            Some(Under::Layer(layer)) => layer.borrow_mut().poll_discard(self, buffer),
+            Some(Under::Layer(layer)) => self.through(layer, |layer| layer.poll_discard(self, buffer)),
             Some(Under::Stream(stream)) => stream.poll_recv(buffer),
         }
     }
@@ -343,7 +356,7 @@ impl Socket {
     pub fn is_silent(&self) -> bool {
         match self.layer() {
             None => !self.is_readable(),
-            Some(layer) => layer.borrow_mut().is_quiet(self),
+            Some(layer) => self.through(layer, |layer| layer.is_quiet(self)),
         }
     }
 
@@ -354,7 +367,7 @@ impl Socket {
             None => {}
             Some(Under::Layer(layer)) => {
                 self.reactor.set(self.id, ready::READ);
-                return layer.borrow_mut().is_quiet(self);
+                return self.through(layer, |layer| layer.is_quiet(self));
             }
             Some(Under::Stream(stream)) => return !stream.is_readable(),
         }
@@ -415,7 +428,10 @@ impl Socket {
     pub fn unwatch(mut self) -> DetachedSocket {
         self.reactor.unwatch(self.as_fd());
         let layer = match self.under.take().map(|under| *under) {
-            Some(Under::Layer(layer)) => Some(Box::new(layer)),
+            Some(Under::Layer(layer)) => {
+                layer.borrow_mut().uncount(&self.reactor);
+                Some(Box::new(layer))
+            }
             _ => None,
         };
         DetachedSocket { fd: self.fd.take().expect(OPEN), layer }
@@ -472,7 +488,7 @@ impl Socket {
     pub fn shutdown_write(&self) {
         match self.under.as_deref() {
             None => self.raw_shutdown_write(),
-            Some(Under::Layer(layer)) => layer.borrow_mut().close(self),
+            Some(Under::Layer(layer)) => self.through(layer, |layer| layer.close(self)),
             Some(Under::Stream(stream)) => stream.shutdown_write(),
         }
     }
@@ -484,7 +500,7 @@ impl Socket {
     /// Says through the layer, if there is one, that no more bytes will come and that what came was whole.
     pub fn part(&self) {
         if let Some(layer) = self.layer() {
-            layer.borrow_mut().part(self);
+            self.through(layer, |layer| layer.part(self));
         }
     }
 
@@ -537,7 +553,9 @@ impl AsFd for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let (Some(Under::Layer(layer)), Some(_)) = (self.under.take().as_deref(), &self.fd) {
-            layer.borrow_mut().end(self);
+            let mut layer = layer.borrow_mut();
+            layer.end(self);
+            layer.uncount(&self.reactor);
         }
         // Closing the only descriptor takes it out of the epoll set.
         self.reactor.remove(self.id, None);
@@ -548,7 +566,7 @@ impl Drop for Socket {
 #[inline(never)]
 fn recv_through(socket: &Socket, under: &Under, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
     match under {
-        Under::Layer(layer) => layer.borrow_mut().poll_recv(socket, buffer),
+        Under::Layer(layer) => socket.through(layer, |layer| layer.poll_recv(socket, buffer)),
         Under::Stream(stream) => stream.poll_recv(buffer),
     }
 }
@@ -562,7 +580,7 @@ fn send_through(
     last: bool,
 ) -> Poll<io::Result<usize>> {
     match under {
-        Under::Layer(layer) => layer.borrow_mut().poll_send(socket, slices, last),
+        Under::Layer(layer) => socket.through(layer, |layer| layer.poll_send(socket, slices, last)),
         Under::Stream(stream) => stream.poll_send(slices, last),
     }
 }

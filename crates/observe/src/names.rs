@@ -213,7 +213,8 @@ metrics! {
     BUDGET_MEMORY "thalweg_budget_memory_bytes" Gauge [] "Memory that the process and its sockets may use.";
     MEMORY_USED "thalweg_memory_used_bytes" Gauge []
         "Memory in use, counted: what the process needs at least, what connections and exchanges may need in the kernel, and bodies held.";
-    HELD_BYTES "thalweg_held_bytes" Gauge [] "Bytes of bodies in the buffers of exchanges.";
+    HELD_BYTES "thalweg_held_bytes" Gauge []
+        "Bytes in buffers that peers fill: of bodies, heads that are not whole, streams of HTTP/2 and records of TLS.";
     BUDGET_STATE "thalweg_budget_state" Gauge []
         "What state memory is in: 0 normal, 1 pressure (idle connections give way), 2 full (nobody is taken on).";
     SATURATION "thalweg_saturation" Gauge []

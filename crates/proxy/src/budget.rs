@@ -112,6 +112,8 @@ pub(crate) struct Used {
     pub(crate) bodies: usize,
     /// Bytes that exchanges hold of bodies.
     pub(crate) held: usize,
+    /// Bytes of other buffers that peers fill: heads that are not whole, streams of HTTP/2, records of TLS.
+    pub(crate) buffers: usize,
 }
 
 impl Budget {
@@ -223,6 +225,7 @@ impl Budget {
             + used.active as u64 * EXCHANGE
             + used.upstream.saturating_sub(used.active) as u64 * SOCKET
             + (used.bodies as u64 * in_kernel).max(used.held as u64 * self.kernel_factor())
+            + used.buffers as u64
     }
 
     fn memory_of_connections(&self, used: &Used) -> u64 {

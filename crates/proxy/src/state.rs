@@ -11,6 +11,7 @@ pub(crate) mod exchange;
 pub(crate) mod filtering;
 pub(crate) mod forwarded;
 pub(crate) mod handshake_budget;
+pub(crate) mod held_bytes;
 pub(crate) mod idle_connections;
 pub(crate) mod labels;
 pub(crate) mod listener_sockets;

@@ -121,6 +121,7 @@ impl Worker {
                 let client = task.next().await;
                 client.socket.set_owner(owner);
                 serve_connection(&worker, client, &mut exchange).await;
+                worker.held.set(index, 0);
                 worker.tasks.finish(index);
             }
         })
@@ -129,6 +130,7 @@ impl Worker {
     fn poll_task(&self, task: u32) {
         if self.tasks.poll(task).is_err() {
             self.slow_clients.forget(task);
+            self.held.set(task, 0);
             self.note_panic();
         }
     }
@@ -178,6 +180,8 @@ impl Worker {
         load.multiplexed.store(self.sessions.of_clients(), Relaxed);
         load.bodies.store(self.pressure.bodies.in_use(), Relaxed);
         load.held.store(self.chunks.held() + self.sessions.held() + self.decoders.held(), Relaxed);
+        let buffers = self.held.sum() + self.sessions.buffers() + self.reactor.layer_bytes();
+        load.buffers.store(buffers, Relaxed);
         (0..self.decoders.take_refused()).for_each(|_| self.meters.limit(Limit::Decoders));
         self.meters.active_exchanges.set(active as i64);
         let idle_connections = self.idle_connections.borrow().len();

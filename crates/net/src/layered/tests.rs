@@ -361,3 +361,30 @@ fn records_that_went_whole_count_while_others_wait() {
     });
     assert!(counted.count() > 0);
 }
+
+#[test]
+fn a_reactor_counts_what_its_layers_hold_as_long_as_it_has_them() {
+    let unsent = (0..20).filter(|seed| {
+        let (reactor, [a, b]) = shaken(*seed);
+        assert_eq!(reactor.layer_bytes(), 0, "at rest");
+        let part = &record(DATA, &[7; 900])[..600];
+        assert!(matches!(b.raw_send(&[IoSlice::new(part)], false), Poll::Ready(Ok(600))));
+        reactor.wait(Some(Duration::from_secs(2)), &mut Vec::new()).unwrap();
+        assert!(a.poll_recv(&mut [0; 16]).is_pending());
+        let part = reactor.layer_bytes();
+        assert!(part >= 600, "a part of a record: {part}");
+        let large = vec![7; 1_000_000];
+        let mut at = 0;
+        while let Poll::Ready(n) = a.poll_send(&[IoSlice::new(&large[at..])]) {
+            at += n.unwrap();
+        }
+        let all = reactor.layer_bytes();
+        let other = Rc::new(Reactor::new().unwrap());
+        let a = Socket::watched(&other, a.unwatch(), Owner(7)).unwrap();
+        assert_eq!((reactor.layer_bytes(), other.layer_bytes()), (0, all));
+        drop(a);
+        assert_eq!(other.layer_bytes(), 0);
+        all > part
+    });
+    assert!(unsent.count() > 0, "sealed bytes that the peer does not take are counted");
+}

@@ -102,6 +102,7 @@ async fn receive(
     client.socket.set_deadline(None);
     x.waited += worker.reactor.now().saturating_duration_since(began);
     body.put_into(x);
+    worker.note_held(x, 0);
     Ok(true)
 }
 
@@ -155,6 +156,7 @@ fn poll_body(
         return Poll::Ready(Err(Fault::new(FaultKind::ClientTimeout, detail)));
     }
     worker.mark_slow(client, x, bytes);
+    worker.note_held(x, body.in_memory.capacity() + body.behind.capacity());
     x.set_deadline(client, now, rate.window);
     Poll::Pending
 }

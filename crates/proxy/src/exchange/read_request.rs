@@ -58,6 +58,7 @@ pub(crate) async fn admit(worker: &Worker, client: &mut Client, x: &mut Exchange
     // Whatever deadline the connection brought along was for other waits.
     client.socket.set_deadline(None);
     worker.clear_slow(x);
+    worker.note_held(x, 0);
     client.requests += 1;
     client.before = Before::Nothing;
     x.consumed = x.request.len;

@@ -173,6 +173,13 @@ impl Receiving {
         !self.rest.is_empty() || !self.kept.is_empty()
     }
 
+    /// Bytes that have come and were not taken from here: they have no new window yet.
+    pub(super) fn waiting(&mut self) -> usize {
+        let body = self.body.as_mut().and_then(Guarded::get_mut);
+        let received = body.map_or(0, |body| body.flow_control().used_capacity());
+        received.saturating_sub(self.unreleased)
+    }
+
     /// What came behind the last byte, as lines.
     pub(super) fn trailers(&self) -> Vec<u8> {
         self.trailers.clone()

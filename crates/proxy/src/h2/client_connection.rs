@@ -262,6 +262,11 @@ impl ClientConnection {
         self.pipe.unsent() + self.handle.shared.held()
     }
 
+    /// Bytes that have come and are not with exchanges, and what its buffers have beside what is left to send.
+    pub(super) fn buffers(&self) -> usize {
+        self.pipe.spare() + self.handle.shared.received()
+    }
+
     /// The engine has panicked.
     pub(super) fn engine_panicked(&self) {
         self.handle.shared.engine_panicked();

@@ -34,6 +34,8 @@ pub(crate) struct Connections {
     idle: Rc<Cell<usize>>,
     /// Bytes that the engines had for peers that do not take them, when that was looked at last.
     held: Cell<usize>,
+    /// Bytes of what has come, and of buffers, likewise.
+    buffers: Cell<usize>,
     /// How many of them lead to endpoints.
     links: Cell<usize>,
     /// Those whose engines may have written something in this turn, or so many turns before.
@@ -75,6 +77,14 @@ impl Place {
         match self {
             Self::Client(session) => session.left_to_send(),
             Self::Endpoint(link) => link.left_to_send(),
+        }
+    }
+
+    /// Bytes that have come of its peer and are not with exchanges, and what its buffers have beside them.
+    fn buffers(&self) -> usize {
+        match self {
+            Self::Client(session) => session.buffers(),
+            Self::Endpoint(link) => link.buffers(),
         }
     }
 
@@ -120,10 +130,17 @@ impl Connections {
         self.held.get()
     }
 
+    /// Bytes that have come and are not with exchanges, and of buffers, as of the last look.
+    pub(crate) fn buffers(&self) -> usize {
+        self.buffers.get()
+    }
+
     /// Looks how many bytes those are.
     pub(crate) fn look(&self) {
         let places = self.places.borrow();
-        self.held.set(places.iter().filter_map(|(_, place)| place.as_ref()).map(Place::held).sum());
+        let all = || places.iter().filter_map(|(_, place)| place.as_ref());
+        self.held.set(all().map(Place::held).sum());
+        self.buffers.set(all().map(Place::buffers).sum());
     }
 
     /// Sends what has been written since the last time; little of it waits for a few more where more `is_to_come`.

@@ -62,6 +62,14 @@ impl Awaited {
         Self { response, arrived: None, proof, is_head }
     }
 
+    /// Bytes that have come behind the head.
+    fn waiting(&mut self) -> usize {
+        match &mut self.arrived {
+            Some(Ok(arrived)) => arrived.body.waiting(),
+            _ => 0,
+        }
+    }
+
     /// The next interim response.
     pub(super) fn poll_interim(&mut self, context: &mut Context<'_>) -> Option<Response<()>> {
         let response = self.response.get_mut().filter(|_| self.arrived.is_none())?;
@@ -110,6 +118,15 @@ impl Inlet {
         match &mut *self.incoming.borrow_mut() {
             Incoming::Begun(receiving) => Some(ask(receiving)),
             Incoming::None | Incoming::Awaited(_) | Incoming::Failed(_) => None,
+        }
+    }
+
+    /// Bytes that have come and wait for the exchange.
+    pub(super) fn held(&self) -> usize {
+        match &mut *self.incoming.borrow_mut() {
+            Incoming::Begun(receiving) => receiving.waiting(),
+            Incoming::Awaited(awaited) => awaited.waiting(),
+            Incoming::None | Incoming::Failed(_) => 0,
         }
     }
 

@@ -22,6 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const OUTBOX: usize = 64 * 1024;
 /// Received at once.
 const AT_ONCE: usize = 16 * 1024;
+/// Received at once behind a part of a frame's head.
+const BEHIND_A_PART: usize = 1024;
 
 /// Who has the socket.
 pub(super) trait Peer {
@@ -142,6 +144,13 @@ impl<P: Peer> Pipe<P> {
         wires.outbox.len() - wires.gone
     }
 
+    /// Bytes of its buffers beside what has been written and is not sent.
+    pub(super) fn spare(&self) -> usize {
+        let wires = self.0.borrow();
+        let unsent = wires.outbox.len() - wires.gone;
+        wires.inbox.capacity() + wires.outbox.capacity() - unsent
+    }
+
     /// Hands the kernel what has been written. `Pending`: some of it is left.
     pub(super) fn poll_send(&self) -> Poll<io::Result<()>> {
         self.0.borrow_mut().poll_send()
@@ -250,8 +259,9 @@ impl<P: Peer> Wires<P> {
             if pass == 0 && skip > 0 {
                 self.give(buffer);
             } else if pass == 0 && stop == Stop::Bytes {
-                // A part of a frame's head.
-                let mut more = [0; 1024];
+                // A part of a frame's head is all that is left.
+                self.forget_taken();
+                let mut more = [0; BEHIND_A_PART];
                 let n = ready!(self.peer.socket().poll_recv(&mut more))?;
                 self.inbox.extend_from_slice(&more[..n]);
                 self.end(n);
@@ -259,6 +269,13 @@ impl<P: Peer> Wires<P> {
         }
         self.give(buffer);
         Poll::Ready(Ok(()))
+    }
+
+    /// Forgets what the engine has, before more is received behind the rest: a peer whose frames never end where a
+    /// receive ends would have it kept for the life of the connection.
+    fn forget_taken(&mut self) {
+        self.inbox.drain(..std::mem::take(&mut self.taken));
+        self.inbox.shrink_to(2 * BEHIND_A_PART);
     }
 
     /// So many bytes have been received. The engine gives out no head once it has seen the end, so the heads come
@@ -309,3 +326,6 @@ impl<P: Peer> AsyncWrite for Pipe<P> {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests;

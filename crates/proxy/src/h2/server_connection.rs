@@ -132,6 +132,11 @@ impl Session {
         self.pipe.unsent() + self.shared.held()
     }
 
+    /// Bytes that have come and are not with exchanges, and what its buffers have beside what is left to send.
+    pub(super) fn buffers(&self) -> usize {
+        self.pipe.spare() + self.shared.received()
+    }
+
     /// Since when nothing has been under way, where that makes it one to be sent away, and whether its client has not
     /// taken all of the last responses: those come last. One that has not begun yet gets a moment.
     pub(super) fn evictable_since(&self, now_ms: u64) -> Option<(bool, u64)> {

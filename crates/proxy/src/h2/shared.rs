@@ -102,6 +102,11 @@ impl Shared {
         self.meter.borrow().held()
     }
 
+    /// Bytes that have come on streams and wait for their exchanges.
+    pub(super) fn received(&self) -> usize {
+        self.inlets.borrow().values().map(|inlet| inlet.held()).sum()
+    }
+
     /// A stream has handed over so much. `is_cramped`: it has more, and the peer has no window for that.
     pub(super) fn gave(&self, stream: u32, bytes: usize, is_cramped: bool) {
         self.meter.borrow_mut().gave(stream, bytes, is_cramped);

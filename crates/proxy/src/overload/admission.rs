@@ -99,7 +99,7 @@ impl Loads {
         meters.buffer_bytes.set(budget.buffer_bytes() as i64);
         meters.memory_bytes.set(budget.memory as i64);
         meters.memory_used.set((budget.memory.saturating_sub(budget.shared) + memory) as i64);
-        meters.held_bytes.set(used.held as i64);
+        meters.held_bytes.set((used.held + used.buffers) as i64);
         meters.state.set(self.workers.iter().map(|load| load.state.load(Relaxed)).max().unwrap_or(0) as i64);
         meters.saturation_ppm.set((budget.saturation(&used) * 1e6) as i64);
     }

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Worker {
     /// The exchange waits for its client, which has moved so many bytes by now.
     pub(crate) fn mark_slow(&self, client: &Client, x: &mut Exchange, bytes: u64) {
+        self.note_held(x, 0);
         // Calling off a stream makes no room: its connection has the place.
         if let (Token::Task(task), None) = (Token::from(x.owner), client.socket.substream()) {
             x.is_slow = true;

@@ -26,6 +26,8 @@ pub(crate) struct Load {
     pub(crate) bodies: AtomicUsize,
     /// Bytes that its exchanges hold of bodies.
     pub(crate) held: AtomicUsize,
+    /// Bytes of its other buffers that peers fill.
+    pub(crate) buffers: AtomicUsize,
     /// What state memory is in for the worker: a [`crate::budget::State`].
     pub(crate) state: AtomicUsize,
     /// Its listening sockets are closed and nothing is under way.
@@ -80,6 +82,7 @@ impl Loads {
             upstream: sum.upstream + load.upstream.load(Relaxed),
             active: sum.active + load.active.load(Relaxed),
             held: sum.held + load.held.load(Relaxed),
+            buffers: sum.buffers + load.buffers.load(Relaxed),
         })
     }
 

@@ -12,8 +12,9 @@ use crate::plan::{ClientTimeouts, ListenerProtocol};
 use crate::records::{Decisions, Taps};
 use crate::state::acceptors::Acceptors;
 use crate::state::admission::AdmissionControl;
-use crate::state::exchange::Client;
+use crate::state::exchange::{Client, Exchange};
 use crate::state::handshake_budget::HandshakeBudget;
+use crate::state::held_bytes::HeldBytes;
 use crate::state::idle_connections::IdleConnections;
 use crate::state::local_listener::{LISTENER_GONE, Standing};
 use crate::state::local_plan::{LocalContext, LocalPlan, LocalService, ServiceSlots};
@@ -64,6 +65,8 @@ pub(crate) struct Worker {
     pub(crate) spools: Rc<Spools>,
     /// For bodies that filters decode.
     pub(crate) decoders: Rc<DecoderMemory>,
+    /// What exchanges hold in buffers of their own.
+    pub(crate) held: HeldBytes,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
     pub(crate) pressure: Rc<AdmissionControl>,
@@ -129,6 +132,7 @@ impl Worker {
             chunks,
             spools: Rc::default(),
             decoders: DecoderMemory::new(shared.loads.budget.decoder_bytes()),
+            held: HeldBytes::default(),
             log: RefCell::new(log),
             upstream_open: OpenCount::default(),
             pressure: Rc::new(AdmissionControl::new(shared.loads.clone())),
@@ -190,6 +194,13 @@ impl Worker {
     /// 421 where its listener is gone: in any other plan the request would miss filters that it is to pass.
     pub(crate) fn standing_of(&self, client: &Client) -> Result<Standing, Fault> {
         client.listener().standing().ok_or(LISTENER_GONE)
+    }
+
+    /// Counts what the buffers of an exchange hold while it waits, and so many bytes beside them.
+    pub(crate) fn note_held(&self, x: &Exchange, beside: usize) {
+        if let Token::Task(task) = Token::from(x.owner) {
+            self.held.set(task, x.received.capacity() + x.answered.capacity() + beside);
+        }
     }
 
     /// Whether the proxy is stopping, the client's listener is gone, or its connection has brought all the requests

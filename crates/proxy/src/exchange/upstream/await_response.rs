@@ -83,6 +83,7 @@ pub(crate) async fn await_response(
                 wait.acknowledged = x.upward.acknowledged(&upstream.connection.socket);
             }
             worker.clear_slow(x);
+            worker.note_held(x, 0);
             // An exchange that waits holds no more than it must.
             x.upward.release_buffers(&worker.warm.buffers);
             let hedge = hedge_after(x).filter(|_| !wait.refused && x.answered.is_empty());
@@ -283,6 +284,9 @@ fn read_heads(
         (false, false) => kept.extend_from_slice(&bytes[at..]),
     }
     x.answered = kept;
+    if !done {
+        worker.note_held(x, 0);
+    }
     Ok(done)
 }
 

@@ -259,6 +259,7 @@ impl World {
             active,
             bodies: self.bodies(Some(worker)),
             held: mine().map(|guest| guest.held).sum(),
+            buffers: 0,
         }
     }
 
@@ -316,6 +317,7 @@ impl World {
                 active: sum.active + one.active,
                 bodies: sum.bodies + one.bodies,
                 held: sum.held + one.held,
+                buffers: 0,
             });
             let bytes = budget.memory_used(&used);
             assert!(bytes <= budget.shared, "{bytes} of {} bytes: {used:?}", budget.shared);

@@ -1,0 +1,226 @@
+//! Every buffer of a worker that grows with what a peer sends: each is made as large as a peer can make it, and is then
+//! within its bound, is part of what the budget counts, and is given back when the peer has gone.
+//!
+//! What is received of HTTP/2 and never ends where a receive does is attacked in `h2_attacks.rs`, and records of TLS in
+//! `crates/net/src/layered/tests.rs`. Beside these, a worker holds: pieces of bodies that filters change, which come from
+//! the rings looked at here; stored responses, which have a part of the budget of their own; one datagram of a session of
+//! UDP that is new; and what an exchange costs anyway (`crates/proxy/src/budget.rs`).
+
+use std::any::Any;
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use thalweg_filter::{Filter, Hooks, Job, RequestCx, Verdict};
+use thalweg_tests::h2_frames::{DATA, END_HEADERS, HEADERS, frame, request, section};
+use thalweg_tests::upstream::ok;
+use thalweg_tests::{Bare, Connection, Frames, STEP, Watchdog};
+
+use super::client::{Client, get};
+use super::house::House;
+
+const KIB: i64 = 1024;
+/// Peers at once.
+const PEERS: usize = 10;
+/// What is held of a stream at least.
+const STREAM: i64 = 300 * KIB;
+/// Bytes that a peer puts into a buffer.
+const FILLED: usize = 60 << 10;
+
+/// Wants the body of `/whole` before the request goes on.
+#[derive(Debug)]
+struct Whole;
+
+impl Filter for Whole {
+    fn name(&self) -> &'static str {
+        "whole"
+    }
+
+    fn argument(&self) -> String {
+        String::new()
+    }
+
+    fn hooks(&self) -> Hooks {
+        Hooks::REQUEST
+    }
+
+    fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
+        match cx.facts.path {
+            b"/whole" => Verdict::Wait(Job::Body(1 << 20)),
+            _ => Verdict::Continue,
+        }
+    }
+}
+
+/// The endpoint: `/stuck` takes nothing behind the head until the sender is dropped, `/endless` never ends, of the head
+/// of `/head` comes a part, all else says hello.
+fn endpoint() -> (Bare, Sender<()>) {
+    let (go_on, waits) = mpsc::channel::<()>();
+    let waits = Mutex::new(waits);
+    let bare = Bare::start(move |talk| {
+        loop {
+            let head = talk.head()?;
+            match head.target() {
+                "/stuck" => {
+                    let _ = waits.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    return Ok(());
+                }
+                "/endless" => {
+                    talk.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")?;
+                    loop {
+                        talk.send([b'x'; 64 << 10])?;
+                    }
+                }
+                "/head" => {
+                    talk.send(format!("HTTP/1.1 200 OK\r\nX-Part: {}", "x".repeat(FILLED)))?;
+                    return talk.rest().map(drop);
+                }
+                _ => talk.send(ok("hello"))?,
+            }
+        }
+    });
+    (bare, go_on)
+}
+
+/// What peers hold open.
+type Held = Vec<Box<dyn Any>>;
+
+/// A buffer, and who fills it.
+struct Case {
+    name: &'static str,
+    /// Bytes that the budget has to count as held, at least; and that may live in all, at most.
+    held: (i64, i64),
+    fill: fn(&House) -> Held,
+}
+
+/// So many clients that say this, and nothing more.
+fn clients(house: &House, said: &str) -> Held {
+    let open = |_| {
+        let mut client = Client::open(house.address());
+        client.send(said);
+        Box::new(client) as Box<dyn Any>
+    };
+    (0..PEERS).map(open).collect()
+}
+
+fn upload(path: &str, length: usize) -> String {
+    format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n")
+}
+
+/// Clients of HTTP/2 that send as long as the proxy takes it; it gives no more window when the endpoint takes nothing.
+fn streams(house: &House) -> Held {
+    const PIECE: usize = 8 << 10;
+    let piece = frame(DATA, 0, 1, &[b'x'; PIECE]);
+    let open = |at: i64| {
+        let mut client = Frames::over(Connection::open(house.address()).unwrap(), &[]);
+        client.send(frame(HEADERS, END_HEADERS, 1, &section("POST", "/stuck", &[])));
+        // What the proxy's settings say of the stream, and RFC 9113 of the connection.
+        let (mut stream, mut connection) = (128_usize << 10, 65_535_usize);
+        let end = Instant::now() + STEP;
+        // The kernel takes some megabytes before the proxy has to hold any.
+        while counted(house).0 < (at + 1) * STREAM {
+            assert!(Instant::now() < end, "what is sent on a stream is not counted");
+            let count = stream.min(connection) / PIECE;
+            client.send(piece.repeat(count));
+            (stream, connection) = (stream - count * PIECE, connection - count * PIECE);
+            if let Ok(frame) = client.next(Instant::now() + Duration::from_millis(50)) {
+                let more = frame.increment().unwrap_or(0);
+                *(if frame.stream == 0 { &mut connection } else { &mut stream }) += more;
+            }
+        }
+        Box::new(client) as Box<dyn Any>
+    };
+    (0..2).map(open).collect()
+}
+
+/// A client of HTTP/2 that reads no frame of many answers.
+fn unread(house: &House) -> Held {
+    let client = Frames::over(Connection::open(house.address()).unwrap(), &[]);
+    client.send((0..20).flat_map(|at| request(at * 2 + 1, "/endless")).collect::<Vec<_>>());
+    vec![Box::new(client)]
+}
+
+fn cases() -> Vec<Case> {
+    let peers = i64::try_from(PEERS).unwrap();
+    vec![
+        Case {
+            name: "heads of requests that are not whole",
+            held: (peers * 40 * KIB, peers * 192 * KIB),
+            fill: |house| {
+                let part = format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-Part: {}", "x".repeat(FILLED));
+                clients(house, &part)
+            },
+        },
+        Case {
+            name: "heads of responses that are not whole",
+            held: (peers * 40 * KIB, peers * 192 * KIB),
+            fill: |house| clients(house, &get("/head")),
+        },
+        Case {
+            name: "bodies that are kept for another attempt",
+            held: (peers * 40 * KIB, peers * 256 * KIB),
+            fill: |house| clients(house, &[upload("/stuck", FILLED), "x".repeat(FILLED)].concat()),
+        },
+        Case {
+            name: "bodies that a filter wants whole",
+            held: (peers * 480 * KIB, peers * 1400 * KIB),
+            fill: |house| clients(house, &[upload("/whole", 1 << 20), "x".repeat(500 << 10)].concat()),
+        },
+        Case {
+            name: "responses that clients do not read",
+            held: (peers * 100 * KIB, peers * 400 * KIB),
+            fill: |house| clients(house, &get("/endless")),
+        },
+        Case {
+            name: "frames of HTTP/2 for an endpoint that takes nothing",
+            held: (2 * STREAM, 2 * 1400 * KIB),
+            fill: streams,
+        },
+        Case {
+            name: "answers over HTTP/2 that nobody reads",
+            held: (300 * KIB, 20 * 400 * KIB),
+            fill: unread,
+        },
+    ]
+}
+
+/// Bytes that the budget counts: as held, and as used in all.
+fn counted(house: &House) -> (i64, i64) {
+    house.fleet.measure();
+    let budget = house.registry.budget();
+    (budget.held_bytes.value(), budget.memory_used.value())
+}
+
+fn is_quiet(house: &House) -> bool {
+    let meters = house.meters();
+    meters.active_exchanges.value() == 0 && meters.idle_connections.value() == 0 && counted(house).0 == 0
+}
+
+fn is_counted(case: &Case) {
+    let name = case.name;
+    let (endpoint, go_on) = endpoint();
+    let house = House::with_filters(&endpoint.url(), vec![Arc::new(Whole)]);
+    Client::open(house.address()).ask(&get("/"));
+    house.settles("nobody is there", is_quiet);
+    let (before, used) = (house.tally.forget_most(), counted(&house).1);
+    let held = (case.fill)(&house);
+    let (least, most) = case.held;
+    house.settles(name, |house| counted(house).0 >= least);
+    // The budget looks at some of them four times a second.
+    house.settles(&format!("{name}: all of it is counted"), |house| {
+        counted(house).1 - used >= house.tally.live() - before
+    });
+    let (live, now) = (house.tally.most_live() - before, counted(&house));
+    eprintln!("{name}: {live} bytes more at most, {} counted as held, {} as used", now.0, now.1 - used);
+    assert!(live <= most, "{name}: {live} bytes more");
+    drop(held);
+    drop(go_on);
+    house.settles(&format!("{name}: given back"), is_quiet);
+}
+
+#[test]
+fn every_buffer_that_a_peer_fills_is_bounded_and_counted_in_the_budget() {
+    let name = "every_buffer_that_a_peer_fills_is_bounded_and_counted_in_the_budget";
+    let _watchdog = Watchdog::new(name, Duration::from_secs(180));
+    cases().iter().for_each(is_counted);
+}
