@@ -22,8 +22,8 @@ use super::house::House;
 const KIB: i64 = 1024;
 /// Peers at once.
 const PEERS: usize = 10;
-/// What is held of a stream at least.
-const STREAM: i64 = 300 * KIB;
+/// What is held of a stream at least: nearly all of its window.
+const STREAM: i64 = 100 * KIB;
 /// Bytes that a peer puts into a buffer.
 const FILLED: usize = 60 << 10;
 
@@ -173,7 +173,7 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "frames of HTTP/2 for an endpoint that takes nothing",
-            held: (2 * STREAM, 2 * 1400 * KIB),
+            held: (2 * STREAM, 2 * 400 * KIB),
             fill: streams,
         },
         Case {
