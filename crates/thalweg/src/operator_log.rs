@@ -4,7 +4,11 @@
 //! person at the terminal and go through `cli`. A message names its object first, as in "service `shop`, endpoint
 //! http://10.0.0.1:80: it is used again"; the line has that as `service=shop endpoint=http://10.0.0.1:80`, and the
 //! rest.
+//!
+//! Messages quote what others have said. Invariant: a message is one line, and nothing in it acts on a terminal
+//! (`printable`).
 
+use crate::printable;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::fmt::Display;
@@ -61,15 +65,32 @@ pub(crate) fn block(text: &str) {
     if IS_JSON.load(Ordering::Relaxed) {
         write(Level::Warn, text);
     } else {
-        print(text);
+        print(&printable::lines(text));
+    }
+}
+
+/// The same with colours, for a terminal.
+pub(crate) fn styled_block(text: &str) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        write(Level::Warn, text);
+    } else {
+        print(&printable::styled_lines(text));
     }
 }
 
 fn write(level: Level, text: &str) {
     let time = format!("{:.3}", Timestamp::now());
-    let line =
-        if IS_JSON.load(Ordering::Relaxed) { json(&time, level, text) } else { plain(&time, level, text) };
-    print(&line);
+    print(&line(&time, level, text, IS_JSON.load(Ordering::Relaxed)));
+}
+
+fn line(time: &str, level: Level, text: &str, is_json: bool) -> String {
+    let line = if is_json {
+        json(time, level, text)
+    } else {
+        // Help stands on a line of its own where a person reads it.
+        plain(time, level, &text.replace("\n  help: ", "; help: "))
+    };
+    printable::line(&line).into_owned()
 }
 
 /// At once: another process may write to the same place.
@@ -158,5 +179,20 @@ mod tests {
             json("T", Level::Warn, "service `s`: \"down\""),
             r#"{"time":"T","level":"warn","service":"s","message":"\"down\""}"#
         );
+    }
+
+    #[test]
+    fn what_others_say_makes_no_line_and_commands_no_terminal() {
+        let forged = "service `s`, endpoint http://a\n2026-11-24T12:00:00.123Z INFO ready\u{1b}[2J\u{9b}1A\u{202e}: down";
+        let written = |is_json| line("T", Level::Warn, forged, is_json);
+        assert_eq!(
+            written(false),
+            r"T WARN service=s endpoint=http://a\u000a2026-11-24T12:00:00.123Z INFO ready\u001b[2J\u009b1A\u202e: down"
+        );
+        let object: Value = serde_json::from_str(&written(true)).unwrap();
+        assert!(object["endpoint"].as_str().unwrap().starts_with("http://a\n2026"), "{object}");
+        assert!(!written(true).contains(|c: char| c.is_control() || c == '\u{202e}'), "{}", written(true));
+        let help = line("T", Level::Warn, "it is late\n  help: wait", false);
+        assert_eq!(help, "T WARN it is late; help: wait");
     }
 }

@@ -1,7 +1,7 @@
 //! `thalweg api`: any operation of the admin API, by its name. New operations need nothing here.
 
 use super::problem::refused;
-use super::{AdminArgs, complain, say};
+use super::{AdminArgs, complain, say, say_document};
 use clap::Args;
 use std::fs;
 use std::io::{self, Read as _};
@@ -31,7 +31,7 @@ pub(crate) fn api(args: &ApiArgs) -> ExitCode {
     let Some(operation) = &args.operation else { return list() };
     match call(operation, args) {
         Ok(answer) if answer.status < 300 => {
-            say(String::from_utf8_lossy(&answer.body).trim_end());
+            say_document(String::from_utf8_lossy(&answer.body).trim_end());
             ExitCode::SUCCESS
         }
         Ok(answer) => refused(&answer, "body"),

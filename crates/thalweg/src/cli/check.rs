@@ -98,7 +98,10 @@ pub(crate) fn show(report: &Report, lines: bool) {
     let look = Look::choose(std::io::stderr().is_terminal(), no_color.as_deref());
     let text = if lines { report.lines() } else { report.render(look) };
     if !text.trim().is_empty() {
-        crate::operator_log::block(text.trim_end());
+        match look {
+            Look::Coloured if !lines => crate::operator_log::styled_block(text.trim_end()),
+            _ => crate::operator_log::block(text.trim_end()),
+        }
     }
 }
 

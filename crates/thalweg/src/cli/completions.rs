@@ -1,6 +1,6 @@
 //! `thalweg completions SHELL`: made from the same command line that is parsed.
 
-use super::{Cli, say};
+use super::{Cli, say_document};
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 use std::process::ExitCode;
@@ -15,6 +15,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "thalweg", &mut script);
-    say(format_args!("{}", String::from_utf8_lossy(&script).trim_end()));
+    say_document(String::from_utf8_lossy(&script).trim_end());
     ExitCode::SUCCESS
 }

@@ -1,6 +1,7 @@
 //! Decision records as text: what was decided about a request, attempt by attempt, in the configuration's words.
 
 use super::{AdminArgs, complain, say};
+use crate::printable::acts;
 use serde_json::Value;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -143,7 +144,7 @@ pub(super) fn text<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
 
 /// What a client sent: nothing of it may command the terminal.
 pub(super) fn sent(value: &Value, key: &str) -> Option<String> {
-    let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let plain = |c: char| if acts(c) { char::REPLACEMENT_CHARACTER } else { c };
     Some(text(value, key)?.chars().map(plain).collect())
 }
 

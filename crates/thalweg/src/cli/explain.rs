@@ -5,6 +5,7 @@
 
 use super::check::{locate, show};
 use super::{AdminArgs, complain, decision, say};
+use crate::printable::acts;
 use clap::Args;
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -127,7 +128,7 @@ fn ask(args: &ExplainArgs, question: &Question) -> ExitCode {
 
 /// Text that does to a terminal nothing but fill lines, whatever a configuration holds.
 fn plain(text: &str) -> String {
-    let visible = |c: char| if c.is_control() && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
+    let visible = |c: char| if acts(c) && c != '\n' { char::REPLACEMENT_CHARACTER } else { c };
     text.trim_end().chars().map(visible).collect()
 }
 

@@ -1,7 +1,8 @@
 //! `thalweg import ORIGINAL FILE…`: the configuration of another proxy as Thalweg's, with a report of what was lost.
 
-use super::{print_error, say, show};
+use super::{print_error, say_document, show};
 use clap::Args;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs};
@@ -47,7 +48,7 @@ pub(crate) fn import(args: &ImportArgs) -> ExitCode {
         }
     };
     let told = if args.json { report.json() } else { report.text() };
-    let written = put(args.output.as_deref(), &configuration, |text| say(text.trim_end()))
+    let written = put(args.output.as_deref(), &configuration, |text| say_document(text.trim_end()))
         .and_then(|()| put(args.report.as_deref(), &told, |text| print_error(text.trim_end())));
     if let Err(error) = written {
         print_error(format_args!("error: {error}"));
@@ -84,11 +85,12 @@ struct Disk;
 impl Files for Disk {
     fn read(&self, path: &str) -> Result<String, String> {
         let told = |error: std::io::Error| format!("cannot read {path}: {error}");
-        let length = fs::metadata(path).map_err(told)?.len();
-        if length > FILE {
+        let mut text = String::new();
+        fs::File::open(path).map_err(told)?.take(FILE + 1).read_to_string(&mut text).map_err(told)?;
+        if text.len() as u64 > FILE {
             return Err(format!("{path} has more than 16 MiB"));
         }
-        fs::read_to_string(path).map_err(told)
+        Ok(text)
     }
 
     fn glob(&self, pattern: &str) -> Result<Vec<String>, String> {

@@ -47,7 +47,7 @@ use std::process::ExitCode;
 use thalweg_admin::{Answer, Call, CallError, SocketPlace, StreamEnd, StreamEvent, Target, Token};
 
 pub(crate) use check::show;
-pub(crate) use output::{complain, print_error, say};
+pub(crate) use output::{complain, print_error, say, say_document};
 
 /// A reverse proxy, load balancer and API gateway that explains itself.
 #[derive(Debug, Parser)]

@@ -1,19 +1,28 @@
-//! The only places that write to the terminal.
+//! The only places that write to the terminal. What they write may quote others: see `printable`.
 
+use crate::printable;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// A result, on stdout. A reader that has gone away is not an error.
 pub(crate) fn say(text: impl Display) {
+    let _ = writeln!(io::stdout(), "{}", printable::lines(&text.to_string()));
+}
+
+/// A document that others read, on stdout: as it is, unless a terminal shows it.
+pub(crate) fn say_document(text: &str) {
+    if io::stdout().is_terminal() {
+        return say(text);
+    }
     let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// A message to the operator, on stderr.
 pub(crate) fn complain(text: impl Display) {
-    let _ = writeln!(io::stderr(), "thalweg: {text}");
+    print_error(format_args!("thalweg: {text}"));
 }
 
 /// Text that stands for itself, on stderr.
 pub(crate) fn print_error(text: impl Display) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable::lines(&text.to_string()));
 }

@@ -2,7 +2,7 @@
 
 use super::check::{locate, show};
 use super::one_liner::OneLinerArgs;
-use super::{complain, say};
+use super::{complain, say_document};
 use crate::control::{RunOptions, start};
 use crate::handover::{Parent, VARIABLE};
 use crate::operator_log::{LineFormat, set_format};
@@ -112,7 +112,7 @@ fn print_config(options: &OneLinerArgs) -> ExitCode {
     if !is_in_order {
         return ExitCode::FAILURE;
     }
-    say(file.text().trim_end());
+    say_document(file.text().trim_end());
     ExitCode::SUCCESS
 }
 

@@ -2,6 +2,7 @@
 
 use super::problem::document;
 use super::{AdminArgs, say};
+use crate::printable::acts;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -149,7 +150,7 @@ fn table(endpoints: &[Value]) -> String {
 /// A value as a terminal may have it: causes come from the network.
 fn plain(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if acts(c) { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::decision::{list, number, sent, text, time};
 use super::watch::{WatchArgs, watch, watch_time};
 use super::{AdminArgs, complain};
+use crate::printable::{self, acts};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -47,6 +48,7 @@ pub(crate) fn tap(args: &TapArgs) -> ExitCode {
     let end = watch(&args.admin, &path, |document, exchange| {
         let lines = if args.json { format!("{document}\n") } else { lines(exchange) };
         // Who reads through a pipe may have seen enough.
+        let lines = printable::lines(&lines);
         match io::stdout().write_all(lines.as_bytes()).and_then(|()| io::stdout().flush()) {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
@@ -111,7 +113,7 @@ fn lines(exchange: &Value) -> String {
 
 /// Text that does nothing to a terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]

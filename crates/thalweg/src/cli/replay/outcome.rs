@@ -1,6 +1,7 @@
 //! What came of a replay, and how it is told.
 
 use super::recorded::Recorded;
+use crate::printable::acts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -166,7 +167,7 @@ fn shown(text: &str) -> String {
 
 /// Text that does nothing to a terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]

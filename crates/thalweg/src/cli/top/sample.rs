@@ -2,6 +2,7 @@
 
 use super::super::{AdminArgs, problem::detail_of};
 use super::exposition::lines;
+use crate::printable::acts;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -252,7 +253,7 @@ fn text(value: &Value, name: &str) -> String {
 
 /// Text that does nothing to a terminal.
 fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars().map(|c| if acts(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 fn number(value: &Value, name: &str) -> u64 {
