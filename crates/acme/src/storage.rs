@@ -186,6 +186,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Ok(metadata) if metadata.len() > FILE => {
             Err(io::Error::other("it is larger than any that was written"))
         }
+        // A pipe would keep its reader waiting.
+        Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
         Ok(_) => fs::read(path).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

@@ -7,9 +7,13 @@ use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hint::black_box;
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Name of the file in the state directory.
 pub const TOKEN_FILE: &str = "admin.token";
@@ -41,8 +45,35 @@ impl Token {
     /// # Errors
     /// The file cannot be read or what it holds is not a token.
     pub fn from_file(path: &Path) -> io::Result<Self> {
+        Self::read(File::open(path)?)
+    }
+
+    /// The token of the state directory: a regular file that only this user, root or the file's group can write.
+    fn of_state(path: &Path) -> io::Result<Self> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let refused = |what: &str| {
+            let what = format!("{} {what}; remove it, and the next start makes another one", path.display());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+        };
+        let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                return refused("is a link");
+            }
+            opened => opened?,
+        };
+        let found = file.metadata()?;
+        if !found.is_file() {
+            return refused("is not a regular file");
+        }
+        if ![0, geteuid().as_raw()].contains(&found.uid()) || found.mode() & 0o002 != 0 {
+            return refused("can be written by other users");
+        }
+        Self::read(file)
+    }
+
+    fn read(file: File) -> io::Result<Self> {
         let mut text = String::new();
-        File::open(path)?.take(FILE_BYTES).read_to_string(&mut text)?;
+        file.take(FILE_BYTES).read_to_string(&mut text)?;
         Self::new(&text).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))
     }
 
@@ -141,7 +172,7 @@ pub struct TokenFile {
 pub fn load_or_create(state_dir: &Path) -> io::Result<TokenFile> {
     DirBuilder::new().recursive(true).mode(0o700).create(state_dir)?;
     let path = state_dir.join(TOKEN_FILE);
-    match Token::from_file(&path) {
+    match Token::of_state(&path) {
         Ok(token) => return Ok(TokenFile { token, path, created: false }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
@@ -160,7 +191,7 @@ pub fn load_or_create(state_dir: &Path) -> io::Result<TokenFile> {
             Ok(TokenFile { token, path, created: true })
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Ok(TokenFile { token: Token::from_file(&path)?, path, created: false })
+            Ok(TokenFile { token: Token::of_state(&path)?, path, created: false })
         }
         Err(error) => Err(error),
     }
@@ -247,5 +278,31 @@ mod tests {
         let folder = Folder::new();
         fs::write(folder.0.join(TOKEN_FILE), "\n").unwrap();
         assert!(load_or_create(&folder.0).unwrap_err().to_string().contains("empty"));
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_is_not_the_token() {
+        let folder = Folder::new();
+        let path = folder.0.join(TOKEN_FILE);
+        let told = || load_or_create(&folder.0).unwrap_err().to_string();
+        let token = "0123456789abcdef";
+        fs::write(&path, token).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).unwrap();
+        assert_eq!(load_or_create(&folder.0).unwrap().token.reveal(), token, "the group of a volume may");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o602)).unwrap();
+        assert!(told().contains("can be written by other users"), "{}", told());
+        fs::rename(&path, folder.0.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+        assert!(told().contains("is a link"), "{}", told());
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(told().contains("is not a regular file"), "{}", told());
     }
 }

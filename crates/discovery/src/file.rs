@@ -11,11 +11,12 @@ use crate::http_servers::time;
 use crate::kept::Document;
 use crate::source::{Source, Watching};
 use documents::FileDocuments;
+use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fs::Metadata;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,12 +141,14 @@ impl From<&Metadata> for Stamp {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
+    // Not as a pipe is opened, which waits for its other end.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| error.to_string())?;
+    if !file.metadata().map_err(|error| error.to_string())?.is_file() {
         return Err("it is no regular file".to_owned());
     }
     let mut text = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     file.take(SIZE + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
     if text.len() as u64 > SIZE {
         return Err(format!("it has more than {} MiB", SIZE >> 20));

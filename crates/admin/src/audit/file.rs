@@ -8,6 +8,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde_json::Value;
 
 /// Name of the file in the state directory.
@@ -50,7 +51,8 @@ impl AuditFile {
     }
 
     fn open(&self) -> io::Result<File> {
-        OpenOptions::new().append(true).create(true).mode(0o600).open(&self.path)
+        // A pipe in its place must not keep the log's thread waiting.
+        OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(at_once()).open(&self.path)
     }
 
     fn numbered(&self, number: usize) -> PathBuf {
@@ -90,9 +92,18 @@ impl AuditFile {
     }
 }
 
+/// The flag that opens a pipe without waiting for its other end.
+fn at_once() -> i32 {
+    OFlags::NONBLOCK.bits().cast_signed()
+}
+
 fn tail(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let size = file.metadata()?.len();
+    let mut file = OpenOptions::new().read(true).custom_flags(at_once()).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let size = found.len();
     file.seek(SeekFrom::Start(size.saturating_sub(READ)))?;
     let mut text = Vec::new();
     file.take(READ).read_to_end(&mut text)?;

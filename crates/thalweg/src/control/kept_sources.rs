@@ -259,7 +259,7 @@ fn time(seconds: u64, now: SystemTime) -> Option<SystemTime> {
 }
 
 fn load(path: &Path, now: SystemTime) -> io::Result<Findings> {
-    let size = fs::metadata(path).map_or(0, |found| found.len());
+    let size = fs::symlink_metadata(path).map_or(0, |found| found.len());
     if size > FILE_BYTES as u64 {
         return Err(io::Error::other(format!("it is larger than {} MiB", FILE_BYTES >> 20)));
     }

@@ -5,12 +5,12 @@
 //! the proxy ends, by a thread of their own.
 
 use super::admin::Shared;
+use super::kept_file;
 use super::slos::SloBook;
 use super::state_writer::StateWriter;
 use crate::operator_log::warn;
 use std::fs;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -96,15 +96,11 @@ fn give_up(path: &Path, why: &str) {
 }
 
 fn load(path: &Path, now: SystemTime) -> Result<SeriesStore, String> {
-    let size = match fs::metadata(path) {
-        Ok(found) => found.len(),
+    let bytes = match kept_file::read(path, FILE_BYTES) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SeriesStore::default()),
         Err(error) => return Err(error.to_string()),
     };
-    if size > FILE_BYTES {
-        return Err("the file is too large".into());
-    }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
     SeriesStore::decode(&bytes, unix_ms(now)).map_err(|error| error.to_string())
 }
 
@@ -113,8 +109,7 @@ fn write(path: &Path, store: &Mutex<SeriesStore>) -> io::Result<()> {
     let directory: PathBuf = path.parent().map(Path::to_path_buf).unwrap_or_default();
     fs::create_dir_all(&directory)?;
     let new = path.with_extension("new");
-    let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::new(kept_file::create(&new)?);
     series::write_series(&mut out, |at, buffer| {
         let store = lock(store);
         store.encode(at, buffer);

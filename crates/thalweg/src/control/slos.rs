@@ -7,7 +7,6 @@ use super::state_writer::StateWriter;
 use crate::operator_log::warn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::path::Path;
 use thalweg_admin::{SloBurn, SloState, SloStatus, Slos};
@@ -166,15 +165,11 @@ fn told(change: SloChange, standing: &SloStanding) -> Event {
 }
 
 fn load(path: &Path) -> Result<KeptSlosSpec, String> {
-    let size = match fs::metadata(path) {
-        Ok(found) => found.len(),
+    let bytes = match kept_file::read(path, FILE_BYTES) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(KeptSlosSpec::default()),
         Err(error) => return Err(error.to_string()),
     };
-    if size > FILE_BYTES {
-        return Err("the file is too large".into());
-    }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 
@@ -222,6 +217,7 @@ fn shown(standing: SloStanding) -> SloStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::time::Duration;
 
     fn policy(name: &str, about: SloSubject) -> SloPolicy {

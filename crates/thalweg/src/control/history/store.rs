@@ -1,13 +1,14 @@
 //! The history in a directory: a file per configuration, `00000012.json`, readable by its owner only, written whole or
 //! not at all (a new file, synced, renamed).
 
+use super::super::kept_file;
 use super::{ENTRIES, Entry};
 use crate::operator_log::warn;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -156,9 +157,7 @@ pub(super) fn load(directory: &Path) -> Vec<Arc<Entry>> {
 }
 
 fn read(path: &Path) -> io::Result<Entry> {
-    let mut text = String::new();
-    fs::File::open(path)?.take(FILE).read_to_string(&mut text)?;
-    let spec: EntrySpec = serde_json::from_str(&text)?;
+    let spec: EntrySpec = serde_json::from_slice(&kept_file::read(path, FILE)?)?;
     spec.entry().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a word of another version"))
 }
 
@@ -208,8 +207,7 @@ impl Store {
     fn write(&self, entry: &Entry) -> io::Result<()> {
         let path = path(&self.directory, entry.number);
         let new = path.with_extension("json.new");
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = kept_file::create(&new)?;
         file.write_all(&serde_json::to_vec(&EntrySpec::of(entry))?)?;
         file.sync_all()?;
         fs::rename(&new, &path)
