@@ -63,6 +63,7 @@ mod oidc;
 mod one_liners;
 mod openapi;
 mod pages;
+mod privileges;
 mod prometheus;
 mod purge;
 mod rate_limits;

@@ -173,7 +173,7 @@ fn only_what_is_in_flight_fails_when_the_proxy_crashes() {
 }
 
 /// Has the first worker of this process crash: a signal to a single thread.
-fn crash_worker(pid: i32) {
+pub(super) fn crash_worker(pid: i32) {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap().path());
     let is_first =
         |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "worker-0");
@@ -184,7 +184,7 @@ fn crash_worker(pid: i32) {
 }
 
 /// The process that the supervisor runs.
-fn child_of(proxy: &Proxy) -> i32 {
+pub(super) fn child_of(proxy: &Proxy) -> i32 {
     let pid = proxy.process().pid();
     let end = Instant::now() + STEP;
     loop {
@@ -197,7 +197,7 @@ fn child_of(proxy: &Proxy) -> i32 {
     }
 }
 
-fn await_child(proxy: &Proxy, former: i32) {
+pub(super) fn await_child(proxy: &Proxy, former: i32) {
     let end = Instant::now() + STEP;
     while child_of(proxy) == former {
         assert!(Instant::now() < end, "no other child");

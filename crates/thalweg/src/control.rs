@@ -63,7 +63,7 @@ pub(crate) use api_keys::KeptKeysSpec;
 pub(crate) use overlay::OverlaySpec;
 pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};
-pub(crate) use upgrade::command;
+pub(crate) use upgrade::{command, own_binary};
 
 use crate::cli::show;
 use crate::handover::MessageSpec;
@@ -541,8 +541,7 @@ impl Control {
     /// Tells whoever watches that this process accepts, and which sockets to keep.
     fn tell_supervisor(&self) {
         self.hold_sockets(&[]);
-        let state = self.shared.state_directory();
-        self.upgrades.tell(&MessageSpec::Serving { state });
+        self.upgrades.tell(&MessageSpec::Serving);
     }
 
     /// Has the listening sockets kept for the process that comes after a crash.

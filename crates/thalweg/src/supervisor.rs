@@ -4,6 +4,13 @@
 //! proxy is its child, and speaks with it over a channel (`handover`). When the child crashes, clients wait in the
 //! queues of the sockets, which are still open here, for the next one. Signals are passed on. An upgrade starts a
 //! second child beside the first; the supervisor itself stays what it is until it is started again.
+//!
+//! With `user:` the supervisor stays root and its children do not. Invariant: what a child says after it has become
+//! another user decides neither which program runs here as root (`program`) nor which files are written or removed
+//! (`crash_report`). Where its state is and as which user it goes on, a child says before: its first message counts.
+
+mod crash_report;
+mod program;
 
 use crate::control::command;
 use crate::handover::{Channel, MessageSpec, PassedSocketSpec, Received};
@@ -18,7 +25,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use thalweg_net::code::let_go_of_start;
 use thalweg_net::crash::signal_name;
 use thalweg_net::inherited::{InheritedSocket, of_systemd};
@@ -36,8 +43,6 @@ const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest report of a crash that is kept.
 const REPORT: u64 = 256 * 1024;
-/// Reports that are kept.
-const REPORTS: usize = 16;
 
 /// Signals that are passed on to the proxy.
 const PASSED: [(SignalKind, Number); 3] = [
@@ -61,10 +66,22 @@ struct Child {
     serves_since: Option<Instant>,
     /// It ends as it was told to.
     is_leaving: bool,
-    /// Where it keeps its state.
-    state: Option<PathBuf>,
+    /// What it has said of itself before it could become another user.
+    terms: Terms,
     /// What it writes when it crashes.
     report: File,
+}
+
+/// How far a child is trusted.
+#[derive(Debug, Default)]
+enum Terms {
+    /// It has said nothing yet.
+    #[default]
+    Silent,
+    /// Its first message said something else.
+    Unknown,
+    /// Where it keeps its state, and as which user it goes on.
+    Known { state: Option<PathBuf>, uid: u32 },
 }
 
 /// What happens to children, by their number.
@@ -83,6 +100,8 @@ struct Supervisor {
     stops: bool,
     pause: Duration,
     restart: Option<(Instant, Vec<InheritedSocket>)>,
+    /// The child that is started again has the user of this process.
+    is_trusted: bool,
     crashes: u64,
 }
 
@@ -113,6 +132,7 @@ impl Supervisor {
             stops: false,
             pause: PAUSE,
             restart: None,
+            is_trusted: true,
             crashes: 0,
         }
     }
@@ -121,7 +141,7 @@ impl Supervisor {
         let watch = |(kind, _)| signal(kind).map_err(|error| format!("cannot watch for signals: {error}"));
         let mut stops = STOPS.map(watch).into_iter().collect::<Result<Vec<_>, _>>()?;
         let mut passed = PASSED.map(watch).into_iter().collect::<Result<Vec<_>, _>>()?;
-        self.start(sockets).map_err(|error| format!("the proxy cannot be started: {error}"))?;
+        self.start(sockets, None).map_err(|error| format!("the proxy cannot be started: {error}"))?;
         loop {
             let restart = self.restart.as_ref().map(|(at, _)| *at);
             tokio::select! {
@@ -150,9 +170,9 @@ impl Supervisor {
         self.children.get(&self.current?)
     }
 
-    /// Starts a proxy on these sockets.
-    fn start(&mut self, sockets: Vec<InheritedSocket>) -> io::Result<()> {
-        let number = self.spawn(None)?;
+    /// Starts a proxy on these sockets; `None`: of the file that this process was started from.
+    fn start(&mut self, sockets: Vec<InheritedSocket>, program: Option<&Path>) -> io::Result<()> {
+        let number = self.spawn(program)?;
         let Some(child) = self.children.get_mut(&number) else { return Ok(()) };
         let report = child.report.as_fd();
         let fds: Vec<_> = sockets.iter().map(|socket| socket.fd.as_fd()).chain([report]).collect();
@@ -167,7 +187,8 @@ impl Supervisor {
         let Some((_, sockets)) = self.restart.take().filter(|_| !self.stops) else { return };
         // Copies for the case that this one does not come so far as to send its own.
         let copies: io::Result<Vec<_>> = sockets.iter().map(copy).collect();
-        if let Err(error) = copies.and_then(|copies| self.start(copies)) {
+        let program = program::after_crash(self.is_trusted);
+        if let Err(error) = copies.and_then(|copies| self.start(copies, program.as_deref())) {
             warn(format_args!("the proxy cannot be started: {error}"));
             self.again_later(sockets);
         }
@@ -210,7 +231,7 @@ impl Supervisor {
             held: Vec::new(),
             serves_since: None,
             is_leaving: false,
-            state: None,
+            terms: Terms::default(),
             report,
         };
         self.children.insert(number, child);
@@ -219,14 +240,18 @@ impl Supervisor {
 
     /// What a child says.
     fn hear(&mut self, number: u64, Received { message, fds }: Received) {
-        if let MessageSpec::Upgrade { binary } = message {
-            return self.upgrade(number, binary);
-        }
         let Some(child) = self.children.get_mut(&number) else { return };
+        let is_first = matches!(child.terms, Terms::Silent);
+        if is_first {
+            child.terms = Terms::Unknown;
+        }
         match message {
+            MessageSpec::Begins { state, uid } if is_first => child.terms = Terms::Known { state, uid },
+            MessageSpec::Begins { .. } => {}
+            MessageSpec::Upgrade { binary } => self.upgrade(number, binary),
             MessageSpec::Hold { sockets } => child.held = PassedSocketSpec::join(sockets, fds),
-            MessageSpec::Serving { state } => {
-                (child.serves_since, child.state) = (Some(Instant::now()), state);
+            MessageSpec::Serving => {
+                child.serves_since = Some(Instant::now());
                 self.current = Some(number);
                 let_go_of_start();
             }
@@ -240,8 +265,10 @@ impl Supervisor {
 
     /// Starts a successor of the proxy, which speaks with it.
     fn upgrade(&mut self, number: u64, binary: Option<PathBuf>) {
+        let is_trusted = self.children.get(&number).is_some_and(|child| child.terms.is_trusted());
         let started = Channel::pair().and_then(|(to_old, to_new)| {
-            let new = self.spawn(binary.as_deref())?;
+            let program = program::for_successor(binary, is_trusted)?;
+            let new = self.spawn(program.as_deref())?;
             let report = self.children.get(&new).map(|child| child.report.try_clone()).transpose()?;
             let fds: Vec<OwnedFd> = [to_new.into_fd()].into_iter().chain(report.map(OwnedFd::from)).collect();
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
@@ -280,6 +307,7 @@ impl Supervisor {
             return Some(code.map_or(ExitCode::FAILURE, ExitCode::from));
         }
         self.crashes += 1;
+        self.is_trusted = child.terms.is_trusted();
         self.tell_crash(&child, status);
         let is_steady = child.serves_since.is_some_and(|since| since.elapsed() >= STEADY);
         if is_steady {
@@ -314,25 +342,28 @@ impl Supervisor {
 
 /// Writes the report of a crash into the state directory, where there is one; the oldest ones go.
 fn keep_report(child: &Child, (how, served): (&str, Duration)) -> io::Result<Option<PathBuf>> {
-    let Some(state) = &child.state else { return Ok(None) };
-    let mut text = String::new();
+    let Terms::Known { state: Some(state), .. } = &child.terms else { return Ok(None) };
+    let mut bytes = Vec::new();
     let mut report = child.report.try_clone()?;
     report.rewind()?;
-    report.take(REPORT).read_to_string(&mut text)?;
-    let directory = state.join("crashes");
-    std::fs::create_dir_all(&directory)?;
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let pid = child.pid.as_raw_nonzero();
-    let path = directory.join(format!("{at}-{pid}.txt"));
-    let version = env!("CARGO_PKG_VERSION");
-    let served = served.as_secs();
-    std::fs::write(&path, format!("thalweg {version}, process {pid}: {how}, after {served} s\n\n{text}"))?;
-    let mut kept: Vec<_> =
-        std::fs::read_dir(&directory)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    kept.sort();
-    let surplus = kept.len().saturating_sub(REPORTS);
-    kept.iter().take(surplus).try_for_each(std::fs::remove_file)?;
-    Ok(Some(path))
+    report.take(REPORT).read_to_end(&mut bytes)?;
+    let (version, served) = (env!("CARGO_PKG_VERSION"), served.as_secs());
+    let pid = child.pid.as_raw_nonzero().get();
+    let told = String::from_utf8_lossy(&bytes);
+    let text = format!("thalweg {version}, process {pid}: {how}, after {served} s\n\n{told}");
+    crash_report::keep(state, pid, &text, child.terms.is_trusted()).map(Some)
+}
+
+impl Terms {
+    /// Whether the child has the user of this process, and could do by itself all that is done for it here.
+    fn is_trusted(&self) -> bool {
+        let ours = rustix::process::geteuid();
+        match self {
+            Self::Known { uid, .. } => *uid == ours.as_raw(),
+            // Only root can become another user.
+            Self::Silent | Self::Unknown => !ours.is_root(),
+        }
+    }
 }
 
 fn copy(socket: &InheritedSocket) -> io::Result<InheritedSocket> {
@@ -358,5 +389,68 @@ async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A user that owns nothing on this machine.
+    const OTHER: u32 = 54321;
+
+    /// A supervisor with a child, and the child's end of the channel.
+    fn with_child() -> (Supervisor, Channel) {
+        let (ours, theirs) = Channel::pair().unwrap();
+        let child = Child {
+            pid: rustix::process::getpid(),
+            channel: ours,
+            held: Vec::new(),
+            serves_since: None,
+            is_leaving: false,
+            terms: Terms::default(),
+            report: File::from(memfd_create("thalweg-test", MemfdFlags::CLOEXEC).unwrap()),
+        };
+        let mut supervisor = Supervisor::new();
+        supervisor.children.insert(1, child);
+        (supervisor, theirs)
+    }
+
+    fn says(supervisor: &mut Supervisor, message: MessageSpec) {
+        supervisor.hear(1, Received { message, fds: Vec::new() });
+    }
+
+    fn begins(state: &str, uid: u32) -> MessageSpec {
+        MessageSpec::Begins { state: Some(state.into()), uid }
+    }
+
+    #[test]
+    fn only_the_first_message_of_a_child_says_how_far_it_is_trusted() {
+        let ours = rustix::process::geteuid().as_raw();
+        let (mut supervisor, _child) = with_child();
+        says(&mut supervisor, begins("/state", OTHER));
+        says(&mut supervisor, begins("/etc", ours));
+        let terms = &supervisor.children[&1].terms;
+        let Terms::Known { state: Some(state), uid: OTHER } = terms else { panic!("{terms:?}") };
+        assert!(state == Path::new("/state") && !terms.is_trusted());
+        let (mut supervisor, _child) = with_child();
+        says(&mut supervisor, MessageSpec::Hold { sockets: Vec::new() });
+        says(&mut supervisor, begins("/etc", ours));
+        let terms = &supervisor.children[&1].terms;
+        assert!(matches!(terms, Terms::Unknown) && terms.is_trusted() == (ours != 0), "{terms:?}");
+        assert!(keep_report(&supervisor.children[&1], ("killed", Duration::ZERO)).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_child_of_another_user_gets_no_program_started_that_it_names() {
+        let (mut supervisor, child) = with_child();
+        says(&mut supervisor, begins("/state", OTHER));
+        for binary in ["/bin/sh", "/no/such/thalweg"] {
+            says(&mut supervisor, MessageSpec::Upgrade { binary: Some(binary.into()) });
+            let answer = child.receive(Some(READS)).unwrap().message;
+            let MessageSpec::Refused { why } = answer else { panic!("{answer:?}") };
+            assert!(why.contains("runs as another user than its supervisor"), "{why}");
+            assert_eq!(supervisor.children.len(), 1);
+        }
     }
 }

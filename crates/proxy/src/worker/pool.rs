@@ -510,6 +510,13 @@ pub struct BoundListeners {
     sockets: Vec<Arc<Sockets>>,
 }
 
+impl BoundListeners {
+    /// The same sockets, of a process whose plan has become another one since: documents may bring the first cache.
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+}
+
 /// Binds the plan's listeners, once per worker of the budget; those for which sockets are inherited get these.
 ///
 /// # Errors

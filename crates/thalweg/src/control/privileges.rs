@@ -1,15 +1,16 @@
 //! Directories and the user of the process, before any thread starts.
 //!
 //! Called once, by the start, between binding the listeners and starting threads. Invariant: only a directory that was
-//! made here changes its owner. One that exists may be shared (`/tmp`), and whoever owns it can take away and replace
-//! everybody's files in it.
+//! made here changes its owner. One that exists may be shared (`/tmp`), and its owner can take away and replace the
+//! files of all others in it. So directories are made and given away through descriptors (`path_walk`): a link in a
+//! directory that others can write leads nowhere.
 
+use crate::path_walk::make_directory;
+use rustix::fd::BorrowedFd;
+use rustix::fs::{Access, Gid, Uid, access, fchown};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-
-use rustix::fs::{Access, OFlags, access};
 use thalweg_net::machine;
 
 /// Where what must last is kept when the configuration does not say: `/var/lib/thalweg` for root,
@@ -41,7 +42,7 @@ pub(crate) fn become_user(user: &str, directories: &[&Path], optional: Option<&P
     let is_already = rustix::process::geteuid().as_raw() == identity.uid
         && rustix::process::getegid().as_raw() == identity.gid;
     // A successor is started by who has become it.
-    let assumed = if is_already { Ok(()) } else { machine::assume(identity) };
+    let assumed = if is_already { Ok(()) } else { assume(identity) };
     assumed.map_err(|error| format!("cannot become `{user}`: {error}"))?;
     let closed = |directory: &&&Path| access(**directory, Access::WRITE_OK | Access::EXEC_OK).is_err();
     match directories.iter().find(closed) {
@@ -56,71 +57,78 @@ pub(crate) fn become_user(user: &str, directories: &[&Path], optional: Option<&P
     }
 }
 
+/// Gives up root. A thread that runs already would keep all rights, so there may be none.
+fn assume(identity: machine::Identity) -> io::Result<()> {
+    // Without /proc it cannot be told.
+    if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
+        return Err(io::Error::other("a thread runs already, and would keep the rights of this user"));
+    }
+    machine::assume(identity)
+}
+
 /// Makes a directory that the process can do without, and those above it that are missing, for the present user.
 pub(crate) fn make_optional(directory: &Path) {
     // Whoever uses it says what is wrong with it.
     let _ = make(directory, |_| Ok(()));
 }
 
-/// Makes a directory and those above it that are missing; `made` is called with each of them, the outermost first.
-fn make(directory: &Path, mut made: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
-    let is_missing = |part: &&Path| !part.as_os_str().is_empty() && !part.exists();
-    let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
-    for part in missing.into_iter().rev() {
-        match fs::DirBuilder::new().mode(0o700).create(part) {
-            Ok(()) => made(part)?,
-            // Somebody was faster: it is theirs.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && part.is_dir() => {}
-            Err(error) => return Err(error),
-        }
+/// Makes a directory and those above it that are missing; `made` is called with each of them, the outermost first. One
+/// that exists stays as it is, and so does the way to it.
+fn make(directory: &Path, made: impl FnMut(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
+    if directory.as_os_str().is_empty() || directory.is_dir() {
+        return Ok(());
     }
-    Ok(())
+    make_directory(directory, made).map(drop)
 }
 
-/// Gives a directory to a user. A link that has taken its place since is not followed.
-fn give(directory: &Path, identity: machine::Identity) -> io::Result<()> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let flags = i32::try_from(flags.bits()).unwrap_or_default();
-    let opened = fs::OpenOptions::new().read(true).custom_flags(flags).open(directory)?;
-    fchown(opened, Some(identity.uid), Some(identity.gid))
+/// Gives a directory to a user.
+fn give(directory: BorrowedFd<'_>, identity: machine::Identity) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    Ok(fchown(directory, Some(uid), Some(gid))?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    /// A user that owns nothing on this machine.
+    const OTHER: machine::Identity = machine::Identity { uid: 54321, gid: 54322 };
 
     #[test]
-    fn only_directories_that_were_missing_count_as_made() {
-        let base = std::env::temp_dir().join(format!("thalweg-made-{}", std::process::id()));
+    fn only_directories_that_were_missing_change_their_owner() {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: only root can give a directory away");
+            return;
+        }
+        let base = std::env::temp_dir().join(format!("thalweg-given-{}", std::process::id()));
+        fs::create_dir(&base).unwrap();
+        let owner = |path: &Path| fs::metadata(path).map(|found| (found.uid(), found.gid())).unwrap();
+        let before = owner(&base);
         let inner = base.join("a/b");
-        let made_of = |directory: &Path| {
-            let mut all = Vec::new();
-            make(directory, |made| {
-                all.push(made.to_owned());
-                Ok(())
-            })
-            .unwrap();
-            all
-        };
-        assert_eq!(made_of(&inner), [base.clone(), base.join("a"), inner.clone()]);
-        assert!(made_of(&inner).is_empty(), "the second time it is there");
-        assert!(made_of(&std::env::temp_dir()).is_empty());
-        fs::write(base.join("file"), "").unwrap();
-        assert!(make(&base.join("file/below"), |_| Ok(())).is_err());
+        make(&inner, |made| give(made, OTHER)).unwrap();
+        assert_eq!((owner(&base.join("a")), owner(&inner)), ((OTHER.uid, OTHER.gid), (OTHER.uid, OTHER.gid)));
+        assert_eq!(owner(&base), before);
+        // The owner of a directory on the way leads the rest of it into one of root's.
+        let (open, target) = (base.join("open"), base.join("target"));
+        fs::create_dir(&open).unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        symlink(&target, open.join("run")).unwrap();
+        let told = make(&open.join("run/thalweg"), |made| give(made, OTHER)).unwrap_err().to_string();
+        assert!(told.contains("`run`") && told.contains("is a link"), "{told}");
+        assert_eq!((fs::read_dir(&target).unwrap().count(), owner(&target)), (0, before));
         fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_directory_is_not_followed() {
-        let base = std::env::temp_dir().join(format!("thalweg-given-{}", std::process::id()));
+    fn a_directory_that_exists_may_be_reached_through_any_link() {
+        let base = std::env::temp_dir().join(format!("thalweg-there-{}", std::process::id()));
         fs::create_dir(&base).unwrap();
-        std::os::unix::fs::symlink(std::env::temp_dir(), base.join("link")).unwrap();
-        let ourselves = machine::Identity {
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        };
-        assert!(give(&base.join("link"), ourselves).is_err());
-        assert!(give(&base, ourselves).is_ok());
+        fs::create_dir(base.join("target")).unwrap();
+        fs::set_permissions(&base, fs::Permissions::from_mode(0o777)).unwrap();
+        symlink("target", base.join("link")).unwrap();
+        make(&base.join("link"), |_| panic!("it is there")).unwrap();
         fs::remove_dir_all(&base).unwrap();
     }
 }

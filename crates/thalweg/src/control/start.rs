@@ -2,7 +2,8 @@
 //!
 //! Limits, listeners, user, threads. Addresses are bound first because ports below 1024 need the
 //! privileges that `user:` gives up, and threads come last because they keep the privileges that
-//! they start with.
+//! they start with. What others may write or send (the state directory, documents of sources) is read
+//! when the process has become that user.
 
 use super::access::AccessLists;
 use super::access_log::AccessLogMonitor;
@@ -35,7 +36,7 @@ use super::upgrade::{ADMIN_SOCKETS, Upgrades};
 use super::{Control, Signals};
 use super::{maintenance, weights::in_force};
 use crate::cli::show;
-use crate::handover::{Channel, Parent, RuntimeChangesSpec, Successor};
+use crate::handover::{Channel, MessageSpec, Parent, RuntimeChangesSpec, Successor};
 use crate::operator_log::{info, warn};
 use crate::service_manager;
 use std::collections::BTreeSet;
@@ -48,7 +49,7 @@ use thalweg_acme::News;
 use thalweg_admin::server::ANOTHER_SOCKET;
 use thalweg_admin::{AdminOptions, AdminTls, Control as _, PlaceReason, SocketPlace, Webhooks};
 use thalweg_config::protections::Apart;
-use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings};
+use thalweg_config::settings::{AccessLog, LogFormat, LogTarget, Settings, User};
 use thalweg_config::{Inputs, Loaded, Provenance};
 use thalweg_core::Notice;
 use thalweg_discovery::{Followed, Followers, Registrations, Update};
@@ -140,16 +141,19 @@ async fn start_beside(
     let changes = successor.as_ref().map(|successor| &successor.changes);
     // From here on a signal means a reload or a drain, not the end.
     let signals = Signals::new().map_err(|error| format!("cannot watch for signals: {error}"))?;
+    let budget = |loaded: &Loaded| budget(&loaded.plan, &loaded.settings);
+    let doors = bind_listeners(&loaded.plan, budget(&loaded), &inherited).map_err(|error| explain(&error))?;
+    let state = loaded.settings.state.clone().unwrap_or_else(default_state_directory);
+    begin_as(supervisor.as_deref(), &loaded.settings)?;
+    let place = admin_place(&options, (&loaded.settings, &state), loaded.plan.cache.disk.as_ref())?;
     let waits_until = Instant::now() + FIRST_SETS;
     let kept_sources = KeptSources::open(loaded.settings.state.as_deref(), SystemTime::now());
     let (loaded, route_sources, documents) =
         first_documents(loaded, (&options, &kept_sources), waits_until - FIRST_NAMES).await;
+    let budget = budget(&loaded);
+    let doors = doors.with_budget(budget);
     let Loaded { plan, settings, warnings, inputs, provenance, text, apart, .. } = loaded;
     show(&warnings, false);
-    let budget = budget(&plan, &settings);
-    let doors = bind_listeners(&plan, budget, &inherited).map_err(|error| explain(&error))?;
-    let state = settings.state.clone().unwrap_or_else(default_state_directory);
-    let place = admin_place(&options, (&settings, &state), plan.cache.disk.as_ref())?;
     let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
@@ -299,6 +303,23 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     Budget::of(plan, allowance)
 }
 
+/// Tells a supervisor, as long as this process has all its rights, where its state is and as which user it goes on.
+fn begin_as(supervisor: Option<&Channel>, settings: &Settings) -> Result<(), String> {
+    let Some(supervisor) = supervisor else { return Ok(()) };
+    let uid = match &settings.user {
+        Some(user) => machine::identity(&written(user)).map_err(|error| error.to_string())?.uid,
+        None => rustix::process::geteuid().as_raw(),
+    };
+    // Whether it still listens is found out when this process accepts.
+    let _ = supervisor.send(&MessageSpec::Begins { state: settings.state.clone(), uid }, &[], TURNS);
+    Ok(())
+}
+
+/// A user as it is written.
+fn written(user: &User) -> String {
+    user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user))
+}
+
 /// Becomes the user that is configured, for whom the directories of the admin socket, of the state and of the cache are
 /// made.
 fn leave_root(
@@ -310,7 +331,7 @@ fn leave_root(
         cache.into_iter().for_each(|disk| make_optional(&disk.path));
         return Ok(());
     };
-    let user = user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user));
+    let user = written(user);
     let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     become_user(&user, &[folder, state], cache.map(|disk| &*disk.path))
 }

@@ -332,7 +332,7 @@ pub(crate) fn command(binary: Option<&Path>, channel: Channel) -> io::Result<Com
 }
 
 /// The file that this process was started from, also when another one has taken its place since.
-fn own_binary() -> io::Result<PathBuf> {
+pub(crate) fn own_binary() -> io::Result<PathBuf> {
     let path = std::env::current_exe()?.into_os_string().into_string();
     let path = path.map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "its path is not UTF-8"))?;
     Ok(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(&path)))
@@ -347,11 +347,6 @@ impl Shared {
             let lost = || Refusal::Conflict("an upgrade is under way already, or the proxy stops".into());
             if is_taken { answer.await.unwrap_or_else(|_| Err(lost())) } else { Err(lost()) }
         })
-    }
-
-    /// Where state is kept, if it is.
-    pub(super) fn state_directory(&self) -> Option<PathBuf> {
-        self.origin().settings.state.clone()
     }
 
     /// Whether a successor would run what this process runs.

@@ -150,12 +150,12 @@ mod tests {
         let sender = std::thread::scope(|scope| {
             let sender = scope.spawn(|| {
                 one.send(&MessageSpec::Failed { why: "because".into() }, &[], LIMIT)?;
-                one.send(&MessageSpec::Serving { state: None }, &fds, LIMIT)
+                one.send(&MessageSpec::Serving, &fds, LIMIT)
             });
             let received = other.receive(Some(LIMIT)).unwrap();
             assert!(matches!(received.message, MessageSpec::Failed { why } if why == "because"));
             let received = other.receive(Some(LIMIT)).unwrap();
-            assert!(matches!(received.message, MessageSpec::Serving { .. }) && received.fds.len() == 300);
+            assert!(matches!(received.message, MessageSpec::Serving) && received.fds.len() == 300);
             let address = TcpListener::from(received.fds.into_iter().nth(4).unwrap()).local_addr().unwrap();
             assert_eq!(address, listeners[1].local_addr().unwrap());
             sender.join().unwrap()

@@ -58,7 +58,7 @@ impl Successor {
         }
         begin();
         // Who does not hear it goes on beside this process: nobody is lost.
-        let _ = self.channel.send(&MessageSpec::Serving { state: None }, &[], READS);
+        let _ = self.channel.send(&MessageSpec::Serving, &[], READS);
         Ok(())
     }
 }
