@@ -1,4 +1,7 @@
 //! The HTTP client as the ACME library takes it.
+//!
+//! The directory is an `https` URL (the configuration sees to that), and it names the URLs of all other requests.
+//! Invariant: those are `https` URLs too, so nothing that is signed or said goes out without TLS (RFC 8555 §6.1).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +18,9 @@ use thalweg_tls::Trust;
 
 /// What a request to an authority may take.
 const BOUNDS: Bounds = Bounds::new(Duration::from_secs(30), 1024 * 1024);
+
+/// Why a request is not sent.
+const WITHOUT_TLS: &str = "the authority names a URL without TLS, which is not asked";
 
 /// Sends requests to one authority.
 #[derive(Clone)]
@@ -36,6 +42,9 @@ impl instant_acme::HttpClient for AuthorityClient {
         Box::pin(async move {
             // The authority writes these URLs into its answers.
             let url = HttpUrl::parse(&request.uri().to_string()).map_err(|why| Error::Other(why.into()))?;
+            if !url.tls() {
+                return Err(Error::Other(format!("{WITHOUT_TLS}: {url}").into()));
+            }
             let (parts, body) = request.into_parts();
             let body = body.collect().await.map_err(|error| Error::Other(error.into()))?.to_bytes();
             let request = Request::from_parts(parts, body);
@@ -43,5 +52,23 @@ impl instant_acme::HttpClient for AuthorityClient {
             let (parts, body) = answer.map_err(|error| Error::Other(error.into()))?.into_parts();
             Ok(BytesResponse { parts, body: Box::new(body) })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use instant_acme::HttpClient as _;
+    use std::net::TcpListener;
+
+    #[tokio::test]
+    async fn a_url_without_tls_is_not_asked() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        server.set_nonblocking(true).unwrap();
+        let url = format!("http://{}/new-nonce", server.local_addr().unwrap());
+        let request = Request::head(&url).body(BodyWrapper::from(Vec::new())).unwrap();
+        let Err(error) = AuthorityClient::new(None).request(request).await else { panic!("it was asked") };
+        assert!(error.to_string().starts_with(WITHOUT_TLS), "{error}");
+        assert_eq!(server.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
     }
 }
