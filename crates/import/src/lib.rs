@@ -104,12 +104,21 @@ pub const FORMATS: &[(&str, &str, Importer)] = &[
 /// Reads files of `original` and gives Thalweg's configuration.
 ///
 /// # Errors
-/// The original is not known, or a file cannot be read.
+/// The original is not known, a file cannot be read, or nothing in the files is known: they are not a configuration
+/// of this kind, and nothing of them is quoted.
 pub fn import(original: &str, paths: &[String], files: &dyn Files) -> Result<Imported, ImportError> {
     let Some((.., importer)) = FORMATS.iter().find(|(name, ..)| *name == original) else {
         return Err(ImportError::new(&Place::default(), format!("there is no importer for `{original}`")));
     };
-    importer(paths, files)
+    let imported = importer(paths, files)?;
+    let Report { original, entries, .. } = &imported.report;
+    match entries.first() {
+        Some(first) if entries.iter().all(|entry| entry.grade == Grade::Lost) => {
+            let message = format!("nothing from here on is known in a configuration of {original}");
+            Err(ImportError::new(&first.place, message))
+        }
+        _ => Ok(imported),
+    }
 }
 
 #[cfg(test)]
@@ -126,6 +135,81 @@ mod tests {
         fn glob(&self, _: &str) -> Result<Vec<String>, String> {
             Ok(Vec::new())
         }
+    }
+
+    /// Files by their paths.
+    struct Texts(&'static [(&'static str, &'static str)]);
+
+    impl Files for Texts {
+        fn read(&self, path: &str) -> Result<String, String> {
+            let found = self.0.iter().find(|(known, _)| *known == path);
+            found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| format!("cannot read {path}"))
+        }
+
+        fn glob(&self, _: &str) -> Result<Vec<String>, String> {
+            Ok(Vec::new())
+        }
+    }
+
+    /// What only root can read.
+    const SHADOW: &str = "root:$6$salt$hash:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\n";
+
+    /// All that an import says.
+    fn told(original: &str, path: &str, files: &dyn Files) -> String {
+        match import(original, &[path.to_owned()], files) {
+            Ok(Imported { configuration, report }) => {
+                format!("{configuration}{}{}", report.text(), report.json())
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_kind_than_a_configuration_is_not_quoted() {
+        for (original, ..) in FORMATS {
+            for path in ["shadow", "shadow.yaml", "shadow.toml"] {
+                let told = told(
+                    original,
+                    path,
+                    &Texts(&[("shadow", SHADOW), ("shadow.yaml", SHADOW), ("shadow.toml", SHADOW)]),
+                );
+                assert!(!told.contains("$6$") && !told.contains("99999"), "{original} {path}: {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_a_pattern_is_told_by_its_number() {
+        for (test, line) in [
+            ("src -f shadow", 1),
+            ("path -f shadow", 1),
+            ("path_beg -f shadow", 1),
+            ("hdr(host) -f shadow", 1),
+            ("req.ssl_sni -f shadow", 1),
+            ("status -f shadow", 1),
+            ("src -f networks", 3),
+        ] {
+            let original = format!(
+                "defaults\n mode http\nfrontend web\n bind :80\n acl found {test}\n http-request deny if found\n default_backend b\nbackend b\n server a 127.0.0.1:1\n"
+            );
+            let original: &'static str = Box::leak(original.into_boxed_str());
+            let files: &'static [(&str, &str)] = Box::leak(Box::new([
+                ("haproxy.cfg", original),
+                ("shadow", SHADOW),
+                ("networks", "# ours\n192.0.2.0/24\nroot:$6$salt$hash:19000:0:99999:7:::\n"),
+            ]));
+            let told = told("haproxy", "haproxy.cfg", &Texts(files));
+            assert!(!told.contains("$6$") && !told.contains("99999"), "{test}: {told}");
+            assert!(told.contains(&format!("line {line} of ")), "{test}: {told}");
+        }
+        let files = Texts(&[
+            (
+                "haproxy.cfg",
+                "defaults\n mode http\nfrontend web\n bind :80\n acl found src -f networks\n http-request deny if found\n default_backend b\nbackend b\n server a 127.0.0.1:1\n",
+            ),
+            ("networks", "# ours\n192.0.2.0/24\n"),
+        ]);
+        assert!(told("haproxy", "haproxy.cfg", &files).contains("192.0.2.0/24"));
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
             importer.report.note(&directive.place, directive.text(), grade, about, "");
         }
     }
+    whole.iter().filter(|block| !block.name.is_empty()).try_for_each(check_words)?;
     for options in whole.iter().filter(|block| block.name.is_empty()) {
         options.children().iter().for_each(|line| importer.option(line));
     }
@@ -129,6 +130,27 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
         "What was not taken over stands in the report that came with it.".to_owned(),
     ];
     Ok(Imported { configuration: importer.draft.yaml(), report: importer.report })
+}
+
+/// Whether a site has addresses and directives: any text reads as a Caddyfile of one site. Nothing of it is quoted.
+fn check_words(site: &Directive) -> Result<(), ImportError> {
+    let is_address = |text: &str| {
+        let text = crate::yaml::shown(text);
+        let known = |c: char| c.is_alphanumeric() || ".:*/[]_-,{}?%~@&()".contains(c);
+        // `{$NAME}` is a variable of the environment.
+        text.replace("{$", "{").chars().all(known)
+    };
+    let is_directive = |text: &str| {
+        let text = crate::yaml::shown(text);
+        let rest = text.strip_prefix('@').unwrap_or(&text);
+        rest.chars().all(|c| c.is_alphanumeric() || "_-.{$}".contains(c))
+    };
+    if !is_address(&site.name) || !site.args.iter().all(|address| is_address(address)) {
+        return Err(ImportError::new(&site.place, "this is not the address of a site"));
+    }
+    let other = site.children().iter().find(|directive| !is_directive(&directive.name));
+    other
+        .map_or(Ok(()), |other| Err(ImportError::new(&other.place, "this is not a directive of a Caddyfile")))
 }
 
 impl Importer<'_> {

@@ -81,6 +81,13 @@ pub(super) struct Acls<'a> {
     pub(super) hints: RefCell<Vec<&'static str>>,
 }
 
+/// A value that stands in a file (`-f`).
+struct Listed {
+    path: String,
+    line: usize,
+    value: String,
+}
+
 impl Acls<'_> {
     /// Reads the words behind the name of an `acl`; gives a hint where the test is nearly the same.
     pub(super) fn test(&self, words: &[String]) -> (Test, Option<&'static str>) {
@@ -115,13 +122,17 @@ impl Acls<'_> {
                 other => return Err(format!("the converter `{other}` has no counterpart")),
             }
         }
-        self.flags(rest, &mut asked)?;
+        let listed = self.flags(rest, &mut asked)?;
+        // The file may be another one than a list: a line that cannot be a value is not quoted.
+        if let Some(Listed { path, line, .. }) = listed.iter().find(|listed| !asked.may_have(&listed.value)) {
+            return Err(format!("line {line} of {path} is not a value of `{}`", asked.fetch));
+        }
         asked.test()
     }
 
-    /// Flags and values.
-    fn flags(&self, words: &[String], asked: &mut Asked<'_>) -> Result<(), String> {
-        let mut words = words.iter();
+    /// Flags and values; those that stand in files.
+    fn flags(&self, words: &[String], asked: &mut Asked<'_>) -> Result<Vec<Listed>, String> {
+        let (mut words, mut listed) = (words.iter(), Vec::new());
         while let Some(word) = words.next() {
             match word.as_str() {
                 "-i" => asked.any_case = true,
@@ -132,9 +143,12 @@ impl Acls<'_> {
                     let path = words.next().cloned().unwrap_or_default();
                     let text =
                         self.files.read(&path).map_err(|error| format!("its file is not there: {error}"))?;
-                    let lines =
-                        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-                    asked.values.extend(lines.take(PATTERNS).map(str::to_owned));
+                    let lines = (1..).zip(text.lines().map(str::trim));
+                    let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+                    for (line, value) in lines.take(PATTERNS) {
+                        asked.values.push(value.to_owned());
+                        listed.push(Listed { path: path.clone(), line, value: value.to_owned() });
+                    }
                 }
                 "-M" => return Err("maps within `-M` have no counterpart".to_owned()),
                 "--" => {
@@ -143,7 +157,7 @@ impl Acls<'_> {
                 value => asked.values.push(value.to_owned()),
             }
         }
-        Ok(())
+        Ok(listed)
     }
 
     /// Reads what stands behind `if` or `unless`.

@@ -94,7 +94,8 @@ pub(super) fn sections(file: &str, text: &str) -> Result<Vec<Section>, ImportErr
             None if line.is_conditional => {
                 sections.push(Section { head: Line::default(), lines: vec![line] });
             }
-            None => return Err(ImportError::new(&place, format!("`{}` stands in no section", line.word(0)))),
+            // The file may not be a configuration of HAProxy: nothing of it is quoted.
+            None => return Err(ImportError::new(&place, "this line stands in no section")),
         }
     }
     Ok(sections)

@@ -15,6 +15,28 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// Whether a line of a file can be a value of this test.
+    pub(super) fn may_have(&self, value: &str) -> bool {
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_host = || {
+            let (name, port) = value.split_once(':').unwrap_or((value, "0"));
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b".-_*".contains(&byte);
+            name.bytes().all(is_known) && is_digits(port)
+        };
+        match self.fetch {
+            "src" => network(value).is_some(),
+            "method" => value.bytes().all(|byte| byte.is_ascii_uppercase()),
+            "status" | "dst_port" => value.split([':', '-']).all(is_digits),
+            "path" | "path_and_query" | "pathq" if matches!(self.method.as_str(), "" | "str" | "beg") => {
+                value.starts_with('/')
+            }
+            "url" | "base" if matches!(self.method.as_str(), "" | "str" | "beg") => value.contains('/'),
+            "ssl_fc_sni" | "req.ssl_sni" | "req_ssl_sni" => is_host(),
+            "hdr" | "req.hdr" | "req.fhdr" if self.argument.eq_ignore_ascii_case("host") => is_host(),
+            _ => true,
+        }
+    }
+
     pub(super) fn test(self) -> Result<(Test, Option<&'static str>), String> {
         let values = &self.values;
         if let Some(test) = self.number()? {
