@@ -54,6 +54,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
     ("import", &[]),
+    ("har", &[]),
     (
         "thalweg",
         &[
@@ -73,6 +74,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "health",
             "admin",
             "import",
+            "har",
         ],
     ),
 ];
@@ -81,7 +83,7 @@ const EDGES: &[(&str, &[&str])] = &[
 #[cfg(test)]
 const LAYERS: &[&[&str]] = &[
     &["core"],
-    &["net", "http", "route", "sealed", "balance", "import", "wasm"],
+    &["net", "http", "route", "sealed", "balance", "import", "har", "wasm"],
     &["tls", "observe", "cache"],
     &["upstream", "stream", "client", "store"],
     &["acme", "access", "disk"],

@@ -14,7 +14,6 @@ mod demo;
 mod diagnostics;
 mod drain;
 mod explain;
-mod har;
 mod health;
 mod import;
 mod init;

@@ -1,7 +1,7 @@
 //! `thalweg record FILE`: exchanges into an HTTP archive, as they end.
 
 use super::watch::{WatchArgs, watch, watch_time};
-use super::{AdminArgs, complain, har};
+use super::{AdminArgs, complain};
 use clap::Args;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -10,6 +10,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
+use thalweg_har as har;
 
 /// Where to, and what.
 #[derive(Args, Debug)]

@@ -1,20 +1,19 @@
 //! `thalweg replay FILE --to URL`: recorded exchanges are sent again, and what differs is told.
 
 mod outcome;
-mod recorded;
 
-use super::{complain, har, say};
+use super::{complain, say};
 use clap::Args;
 use outcome::{Answered, Comparison, Outcome, Report};
-use recorded::Recorded;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use thalweg_client::{Bounds, Bytes, Destination, HttpClient, Request};
+use thalweg_client::{Bounds, Destination, HttpClient};
 use thalweg_core::units::parse_duration;
+use thalweg_har::{self as har, Recorded};
 use thalweg_tls::Trust;
 use tokio::task::JoinSet;
 
@@ -169,13 +168,8 @@ struct Sender {
 
 impl Sender {
     async fn send(&self, recorded: Recorded) -> Outcome {
-        let mut request = Request::builder().method(recorded.method.as_str()).uri(&recorded.target);
-        for (name, value) in &recorded.headers {
-            request = request.header(name, value);
-        }
-        request = request.header("connection", "close");
         let begin = Instant::now();
-        let answered = match request.body(Bytes::copy_from_slice(&recorded.body)) {
+        let answered = match recorded.request() {
             Err(error) => Err(format!("it cannot be sent: {error}")),
             Ok(request) => match self.client.send(&self.to, request, self.bounds).await {
                 Err(error) => Err(error.to_string()),

@@ -1,10 +1,10 @@
 //! What came of a replay, and how it is told.
 
-use super::recorded::Recorded;
 use crate::printable::acts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use thalweg_har::Recorded;
 
 /// What was answered this time.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -89,7 +89,7 @@ impl Report {
             if differences.is_empty() {
                 continue;
             }
-            text.push_str(&format!("{} {}\n", outcome.recorded.method, plain(&outcome.recorded.url)));
+            text.push_str(&format!("{} {}\n", plain(&outcome.recorded.method), plain(&outcome.recorded.url)));
             for (what, former, now) in differences {
                 text.push_str(&format!("  {what}: {} -> {}\n", shown(&former), shown(&now)));
             }
@@ -224,6 +224,17 @@ mod tests {
         );
         assert_eq!(json["exchanges"][0]["differences"][0]["replayed"], "503");
         assert_eq!(json["latency"]["replayed"]["p50_ms"], 20.0);
+    }
+
+    /// With --all-methods, a method is what the archive says.
+    #[test]
+    fn nothing_of_an_archive_reaches_the_terminal_raw() {
+        let mut hostile = outcome(200, Err("no answer"), (1, 1));
+        hostile.recorded.method = "GET\u{1b}]0;x\u{7}\n".into();
+        hostile.recorded.url = "http://a\u{1b}[2J/".into();
+        let text = report(vec![hostile], None).text();
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert_eq!(text.lines().next(), Some("GET\u{fffd}]0;x\u{fffd}\u{fffd} http://a\u{fffd}[2J/"));
     }
 
     #[test]

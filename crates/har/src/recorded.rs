@@ -1,5 +1,7 @@
 //! What of an archive can be sent again, and as what.
 
+use bytes::Bytes;
+use http::Request;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -23,18 +25,23 @@ const OWN: &[&str] = &[
 
 /// A request that can be sent again, and what was answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Recorded {
-    pub(super) method: String,
+pub struct Recorded {
+    /// The method, as it stands in the archive.
+    pub method: String,
     /// All of it, for people.
-    pub(super) url: String,
+    pub url: String,
     /// Path and query.
-    pub(super) target: String,
+    pub target: String,
     /// With `host`.
-    pub(super) headers: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
-    pub(super) status: u16,
-    pub(super) answered: Vec<(String, String)>,
-    pub(super) time: Duration,
+    pub headers: Vec<(String, String)>,
+    /// The body; empty where there was none.
+    pub body: Vec<u8>,
+    /// The status of the recorded response, 200 to 599.
+    pub status: u16,
+    /// The headers of the recorded response.
+    pub answered: Vec<(String, String)>,
+    /// From the request to the end of the recorded response.
+    pub time: Duration,
 }
 
 impl Recorded {
@@ -42,7 +49,7 @@ impl Recorded {
     ///
     /// # Errors
     /// Why it cannot be sent again, in a few words.
-    pub(super) fn read(entry: &Value, all_methods: bool) -> Result<Self, &'static str> {
+    pub fn read(entry: &Value, all_methods: bool) -> Result<Self, &'static str> {
         let (request, response) = (&entry["request"], &entry["response"]);
         let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
         let (method, url) = (text("method"), text("url"));
@@ -90,13 +97,25 @@ impl Recorded {
     }
 
     /// Sets a header in place of all of that name.
-    pub(super) fn set(&mut self, (name, value): &(String, String)) {
+    pub fn set(&mut self, (name, value): &(String, String)) {
         self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         self.headers.push((name.clone(), value.clone()));
     }
 
+    /// The request as it is sent, on a connection of its own.
+    ///
+    /// # Errors
+    /// Method, target or a field is not one of HTTP.
+    pub fn request(&self) -> Result<Request<Bytes>, http::Error> {
+        let mut request = Request::builder().method(self.method.as_str()).uri(&self.target);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        request.header("connection", "close").body(Bytes::copy_from_slice(&self.body))
+    }
+
     /// The values of a header of the recorded response, joined; `None`: it is not known what they were.
-    pub(super) fn answered(&self, name: &str) -> Option<String> {
+    pub fn answered(&self, name: &str) -> Option<String> {
         let named = self.answered.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let values: Vec<_> = named.map(|(_, value)| value.as_str()).collect();
         (!values.contains(&REDACTED)).then(|| values.join(", "))
@@ -154,6 +173,33 @@ mod tests {
         recorded.set(&("ACCEPT".into(), "text/html".into()));
         assert_eq!(headers(&recorded), ["Host", "authorization", "ACCEPT"]);
         assert_eq!(Recorded::read(&entry("GET", "https://a.test"), false).unwrap().target, "/");
+    }
+
+    #[test]
+    fn an_archive_of_a_stranger_writes_no_lines_and_no_framing_of_its_own() {
+        let with = |name: &str, value: &str| {
+            let mut entry = entry("GET", "http://shop.test/a");
+            entry["request"]["headers"] = json!([{ "name": name, "value": value }]);
+            Recorded::read(&entry, true).unwrap().request()
+        };
+        for (name, value) in
+            [("X", "a\r\nY: b"), ("X", "a\nb"), ("X\r\nY", "b"), ("X: y", "b"), ("", "b"), ("X", "\u{0}")]
+        {
+            assert!(with(name, value).is_err(), "{name:?}: {value:?}");
+        }
+        for name in ["Transfer-Encoding", "content-length", "TE", "Upgrade"] {
+            let headers = with(name, "chunked").unwrap().into_parts().0.headers;
+            assert_eq!(headers.keys().map(|name| name.as_str()).collect::<Vec<_>>(), ["host", "connection"]);
+        }
+        for url in ["http://a/b HTTP/1.1\r\nX: y", "http://a/\n", "http://a/ b"] {
+            assert!(Recorded::read(&entry("GET", url), true).unwrap().request().is_err(), "{url}");
+        }
+        for method in ["GET / HTTP/1.1\r\nX:", "GE T", ""] {
+            assert!(
+                Recorded::read(&entry(method, "http://a/"), true).unwrap().request().is_err(),
+                "{method}"
+            );
+        }
     }
 
     #[test]

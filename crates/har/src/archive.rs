@@ -1,4 +1,4 @@
-//! HTTP archives (HAR 1.2): what `record` writes and `replay` reads.
+//! The archive as a whole: its beginning, its end, and its entries.
 //!
 //! What only Thalweg knows of an exchange stands under `_thalweg`, as the format wants it for what is not its own.
 
@@ -11,19 +11,19 @@ use std::path::Path;
 const MOST: u64 = 512 * 1024 * 1024;
 
 /// What stands before the entries of an archive.
-pub(super) fn beginning() -> String {
+pub fn beginning() -> String {
     let creator = json!({ "name": "thalweg", "version": env!("CARGO_PKG_VERSION") });
     let comment = "Credentials are redacted, bodies are not recorded.";
     format!("{{\"log\":{{\"version\":\"1.2\",\"creator\":{creator},\"comment\":\"{comment}\",\"entries\":[\n")
 }
 
 /// What stands behind them.
-pub(super) fn end() -> &'static str {
+pub fn end() -> &'static str {
     "\n]}}\n"
 }
 
 /// An exchange as a tap tells it, with its headers, as an entry; `None` for what is no request of HTTP.
-pub(super) fn entry(exchange: &Value) -> Option<Value> {
+pub fn entry(exchange: &Value) -> Option<Value> {
     let text = |name: &str| exchange[name].as_str().unwrap_or_default();
     let number = |name: &str| exchange[name].as_u64().unwrap_or(0);
     let (method, host, proto) = (exchange["method"].as_str()?, exchange["host"].as_str()?, text("proto"));
@@ -94,11 +94,11 @@ fn pairs(query: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The entries of an archive.
+/// The entries of an archive in a file.
 ///
 /// # Errors
 /// A sentence: the file cannot be read, is too large, or is no archive.
-pub(super) fn read(path: &Path) -> Result<Vec<Value>, String> {
+pub fn read(path: &Path) -> Result<Vec<Value>, String> {
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let mut text = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -106,13 +106,20 @@ pub(super) fn read(path: &Path) -> Result<Vec<Value>, String> {
     if text.len() as u64 > MOST {
         return Err(format!("{}: more than {MOST} bytes", path.display()));
     }
+    parse(&text).map_err(|why| format!("{}: not an HTTP archive (HAR): {why}", path.display()))
+}
+
+/// The entries of an archive.
+///
+/// # Errors
+/// Why it is none.
+pub fn parse(text: &[u8]) -> Result<Vec<Value>, String> {
     // Some programs write a byte order mark.
-    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text);
-    let mut archive: Value = serde_json::from_slice(text)
-        .map_err(|error| format!("{}: not an HTTP archive (HAR): {error}", path.display()))?;
-    match archive["log"]["entries"].take() {
-        Value::Array(entries) => Ok(entries),
-        _ => Err(format!("{}: not an HTTP archive (HAR): it has no `log.entries`", path.display())),
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let mut archive: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    match archive.pointer_mut("/log/entries").map(Value::take) {
+        Some(Value::Array(entries)) => Ok(entries),
+        _ => Err("it has no `log.entries`".into()),
     }
 }
 
@@ -148,5 +155,15 @@ mod tests {
         assert_eq!(archive["log"]["entries"].as_array().unwrap().len(), 2);
         let empty: Value = serde_json::from_str(&format!("{}{}", beginning(), end())).unwrap();
         assert_eq!(empty["log"]["version"], "1.2");
+    }
+
+    #[test]
+    fn json_that_is_no_archive_is_refused() {
+        let archive = format!("\u{feff}{}{{}}{}", beginning(), end());
+        assert_eq!(parse(archive.as_bytes()).unwrap(), [json!({})]);
+        for text in ["", "1", "[]", "[1]", "\"log\"", "null", "{}", r#"{"log": 1}"#, r#"{"log": []}"#] {
+            assert!(parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert_eq!(parse(br#"{"log": {"entries": {}}}"#), Err("it has no `log.entries`".into()));
     }
 }
