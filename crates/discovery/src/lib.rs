@@ -28,7 +28,7 @@ mod http;
 mod kubernetes;
 mod nacos;
 mod redis;
-mod zookeeper;
+pub mod zookeeper;
 
 mod registrations;
 

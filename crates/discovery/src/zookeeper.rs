@@ -4,9 +4,13 @@
 //! the connection, its beginning and its pings. A session that is over, or a connection that breaks, is begun anew, at
 //! the next server.
 
+pub mod jute;
+
+mod conversation;
 mod instance;
-mod jute;
 mod session;
+
+pub use conversation::Conversation;
 
 use crate::feed::{Content, Feed};
 use crate::found::Found;

@@ -1,51 +1,73 @@
 //! The records of ZooKeeper's protocol (Jute): numbers in network order, and bytes behind their length.
+//!
+//! Pure: bytes in, numbers and texts out. Nothing is read behind the end of a record, and nothing is reserved because a
+//! record promises it.
 
 /// Operations that a client asks for.
-pub(super) mod op {
-    pub(crate) const EXISTS: i32 = 3;
-    pub(crate) const GET_DATA: i32 = 4;
-    pub(crate) const PING: i32 = 11;
-    pub(crate) const GET_CHILDREN: i32 = 8;
-    pub(crate) const AUTH: i32 = 100;
+pub mod op {
+    /// Whether a node is there, with a watch.
+    pub const EXISTS: i32 = 3;
+    /// The data of a node, with a watch.
+    pub const GET_DATA: i32 = 4;
+    /// Nothing, so that the session lives on.
+    pub const PING: i32 = 11;
+    /// The names of the children of a node, with a watch.
+    pub const GET_CHILDREN: i32 = 8;
+    /// User and password.
+    pub const AUTH: i32 = 100;
 }
 
 /// Numbers of requests that have no number of their own.
-pub(super) mod xid {
-    pub(crate) const EVENT: i32 = -1;
-    pub(crate) const PING: i32 = -2;
-    pub(crate) const AUTH: i32 = -4;
+pub mod xid {
+    /// A watch has fired.
+    pub const EVENT: i32 = -1;
+    /// A ping.
+    pub const PING: i32 = -2;
+    /// User and password.
+    pub const AUTH: i32 = -4;
 }
 
 /// A record that is written, with room for its length before it.
-pub(super) struct Writer(Vec<u8>);
+#[derive(Debug)]
+pub struct Writer(Vec<u8>);
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Writer {
-    pub(super) fn new() -> Self {
+    /// An empty record.
+    pub fn new() -> Self {
         Self(vec![0; 4])
     }
 
     /// A request.
-    pub(super) fn request(xid: i32, op: i32) -> Self {
+    pub fn request(xid: i32, op: i32) -> Self {
         Self::new().int(xid).int(op)
     }
 
-    pub(super) fn int(mut self, value: i32) -> Self {
+    /// A number of 32 bits.
+    pub fn int(mut self, value: i32) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub(super) fn long(mut self, value: i64) -> Self {
+    /// A number of 64 bits.
+    pub fn long(mut self, value: i64) -> Self {
         self.0.extend_from_slice(&value.to_be_bytes());
         self
     }
 
-    pub(super) fn bool(mut self, value: bool) -> Self {
+    /// Yes or no.
+    pub fn bool(mut self, value: bool) -> Self {
         self.0.push(value.into());
         self
     }
 
     /// Bytes or text.
-    pub(super) fn bytes(self, bytes: &[u8]) -> Self {
+    pub fn bytes(self, bytes: &[u8]) -> Self {
         // What is sent has bounds far below.
         let mut this = self.int(i32::try_from(bytes.len()).unwrap_or(i32::MAX));
         this.0.extend_from_slice(bytes);
@@ -53,7 +75,7 @@ impl Writer {
     }
 
     /// The frame: the record behind its length.
-    pub(super) fn frame(mut self) -> Vec<u8> {
+    pub fn frame(mut self) -> Vec<u8> {
         let length = u32::try_from(self.0.len() - 4).unwrap_or(u32::MAX);
         self.0[..4].copy_from_slice(&length.to_be_bytes());
         self.0
@@ -61,43 +83,63 @@ impl Writer {
 }
 
 /// A record that is read.
-pub(super) struct Reader<'a>(&'a [u8]);
+#[derive(Debug)]
+pub struct Reader<'a>(&'a [u8]);
 
 /// It is shorter than it says.
 #[derive(Debug)]
-pub(super) struct Short;
+pub struct Short;
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    /// A record without its length.
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    pub(super) fn int(&mut self) -> Result<i32, Short> {
+    /// A number of 32 bits.
+    ///
+    /// # Errors
+    /// The record ends before it does.
+    pub fn int(&mut self) -> Result<i32, Short> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or(Short)?;
         self.0 = rest;
         Ok(i32::from_be_bytes(*bytes))
     }
 
-    pub(super) fn long(&mut self) -> Result<i64, Short> {
+    /// A number of 64 bits.
+    ///
+    /// # Errors
+    /// The record ends before it does.
+    pub fn long(&mut self) -> Result<i64, Short> {
         let (bytes, rest) = self.0.split_first_chunk().ok_or(Short)?;
         self.0 = rest;
         Ok(i64::from_be_bytes(*bytes))
     }
 
     /// Bytes; −1 as their length means none.
-    pub(super) fn bytes(&mut self) -> Result<&'a [u8], Short> {
+    ///
+    /// # Errors
+    /// The record ends before they do.
+    pub fn bytes(&mut self) -> Result<&'a [u8], Short> {
         let length = usize::try_from(self.int()?).unwrap_or(0);
         let (bytes, rest) = self.0.split_at_checked(length).ok_or(Short)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Short> {
+    /// Bytes that are text.
+    ///
+    /// # Errors
+    /// The record ends before it does, or it is not UTF-8.
+    pub fn text(&mut self) -> Result<&'a str, Short> {
         std::str::from_utf8(self.bytes()?).map_err(|_| Short)
     }
 
     /// Texts, each behind its length.
-    pub(super) fn texts(&mut self) -> Result<Vec<&'a str>, Short> {
+    ///
+    /// # Errors
+    /// The record ends before they do, or one is not UTF-8.
+    pub fn texts(&mut self) -> Result<Vec<&'a str>, Short> {
         let count = usize::try_from(self.int()?).unwrap_or(0);
         // Grows with what is there, not with what is promised.
         let mut all = Vec::new();
@@ -112,7 +154,7 @@ impl<'a> Reader<'a> {
 ///
 /// # Errors
 /// It is longer than `most`, or no frame.
-pub(super) fn take_frame(buffer: &mut Vec<u8>, most: usize) -> Result<Option<Vec<u8>>, String> {
+pub fn take_frame(buffer: &mut Vec<u8>, most: usize) -> Result<Option<Vec<u8>>, String> {
     let Some((length, _)) = buffer.split_first_chunk() else { return Ok(None) };
     let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(usize::MAX);
     if length > most {

@@ -11,6 +11,9 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Questions that are under way at a time.
 const WINDOW: usize = 256;
+/// Most questions that wait for each node. A question that has not been sent has set no watch, so that there is at most
+/// one for each child, before and after a change of the children.
+const WAITING: usize = 2 * KEYS + 16;
 /// The node is not there.
 const NO_NODE: i32 = -101;
 /// One may not read it.
@@ -127,6 +130,9 @@ where
                     return Err(Wrong::Failed("the session is over".to_owned()));
                 }
                 self.noticed(kind, path);
+                if self.waiting.len() > WAITING * self.nodes.len() {
+                    return Err(Wrong::Failed("it tells of more changes than watches were set".to_owned()));
+                }
                 Ok(())
             }
             number => {
@@ -330,6 +336,19 @@ mod tests {
         assert_eq!((asked(&mut all).len(), asked(&mut all).len()), (WINDOW, 0));
         take(&mut all, answer(2, 0).bytes(b"")).unwrap();
         assert_eq!(asked(&mut all).len(), 1);
+    }
+
+    /// The queue of questions would grow as long as the connection lasts.
+    #[test]
+    fn notices_without_end_end_the_session() {
+        let mut all = session("/s");
+        asked(&mut all);
+        take(&mut all, names(1, &["a"])).unwrap();
+        asked(&mut all);
+        let changed = notice(DATA_CHANGED, "/s/a").frame();
+        let failed = (0..=2 * WAITING).find_map(|_| all.take(&changed[4..]).err());
+        assert!(failed.unwrap().contains("more changes"));
+        assert!(all.waiting.len() <= WAITING + 1);
     }
 
     #[test]
