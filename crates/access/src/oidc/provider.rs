@@ -190,11 +190,21 @@ impl Provider {
         self.metadata.current(Instant::now()).ok_or_else(|| Failure::Unavailable(why()))
     }
 
-    /// A session for the code of a callback (OpenID Connect Core §3.1.3). Cancel-safe, but a code is good once only.
+    /// A session for the code of a callback (OpenID Connect Core §3.1.3). `is_named`: the callback names this issuer.
+    /// Cancel-safe, but a code is good once only.
     ///
     /// # Errors
     /// There is none.
-    pub async fn log_in(&self, login: &Login, code: &str, redirect: &str) -> Result<Session, Failure> {
+    pub async fn log_in(
+        &self,
+        login: &Login,
+        (code, is_named): (&str, bool),
+        redirect: &str,
+    ) -> Result<Session, Failure> {
+        // RFC 9207 §2.4: the code may be of another provider.
+        if self.metadata().await?.names_itself && !is_named {
+            return Err(Failure::Refused("the callback does not name the provider, and must".into()));
+        }
         let grant = [
             ("grant_type", "authorization_code"),
             ("code", code),
@@ -365,4 +375,34 @@ fn token(answer: &Map<String, Value>, name: &str) -> Result<Option<String>, Fail
 
 fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &[u8] =
+        br#"{"issuer": "https://id.test", "authorization_endpoint": "https://id.test/auth",
+        "token_endpoint": "https://id.test/token", "jwks_uri": "https://id.test/keys",
+        "authorization_response_iss_parameter_supported": true}"#;
+
+    /// After a start, a callback may come before the provider's document is known.
+    #[test]
+    fn a_callback_that_must_name_its_provider_and_does_not_is_refused() {
+        let time = Duration::from_secs(60);
+        let client = Client { id: "c".into(), secret: None, scopes: "openid".into(), parameters: Vec::new() };
+        let times = (Times { refresh: time, stale: time }, 0);
+        let http = web::https(None).unwrap();
+        let provider = Provider::new(("corp", "https://id.test"), client, http, times, false).unwrap();
+        let login = Login::begin("corp", "/", 0).unwrap();
+        let document = Metadata::read(DOCUMENT, "https://id.test").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let known = async || Ok((document.clone(), digest(&[b"it"])));
+            provider.metadata.refresh(Instant::now(), known).await.unwrap();
+            let refused = provider.log_in(&login, ("code", false), "https://a.test/cb").await;
+            let Err(Failure::Refused(why)) = refused else { panic!("{refused:?}") };
+            assert!(why.contains("does not name"), "{why}");
+        });
+    }
 }

@@ -184,7 +184,9 @@ impl Oidc {
         let Some(provider) = keep.marked(&login.provider).cloned() else {
             return broken("the login is with a provider that is not configured");
         };
+        // Whether it must name itself may not be known yet; then the login asks.
         let names_itself = provider.known(cx.facts.now).is_some_and(|metadata| metadata.names_itself);
+        let is_named = callback.issuer.is_some();
         if callback.issuer.as_deref().map_or(names_itself, |issuer| issuer != provider.issuer()) {
             return broken("the callback is of another provider");
         }
@@ -201,7 +203,10 @@ impl Oidc {
         let redirect = self.redirect_uri(cx);
         let asked = login.clone();
         cx.remember(Asked::Session(login));
-        Finding::Wait(Job::call(TIME, async move { provider.log_in(&asked, &code, &redirect).await }))
+        Finding::Wait(Job::call(
+            TIME,
+            async move { provider.log_in(&asked, (&code, is_named), &redirect).await },
+        ))
     }
 
     /// The login that a callback answers, by the cookie of the browser that began it.
