@@ -4,6 +4,7 @@
 //! `*Spec` are what a client may send; handlers get what came of them.
 
 mod purge;
+mod reading;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -31,6 +32,8 @@ use crate::query::DURATION_FORMAT;
 
 pub(crate) use purge::PurgeSpec;
 pub use purge::purge_of;
+pub use reading::read_bodies;
+pub(crate) use reading::{BodySpec, parse};
 
 /// Time for the whole body of a request.
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -139,9 +142,10 @@ fn one() -> u32 {
     1
 }
 
-impl NewEndpointSpec {
-    /// Checks the ranges.
-    pub(crate) fn validate(self) -> Result<NewEndpoint, Problem> {
+impl BodySpec for NewEndpointSpec {
+    type Checked = NewEndpoint;
+
+    fn validate(self) -> Result<NewEndpoint, Problem> {
         if self.tier > TIER {
             return Err(Problem::invalid(
                 "tier",
@@ -176,9 +180,10 @@ const REASON: usize = 200;
 /// The longest time of an entry.
 const LONGEST: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
-impl NewAddressSpec {
-    /// Reads the duration, and checks the reason.
-    pub(crate) fn validate(self) -> Result<NewAddress, Problem> {
+impl BodySpec for NewAddressSpec {
+    type Checked = NewAddress;
+
+    fn validate(self) -> Result<NewAddress, Problem> {
         let time = self.time.as_deref().map(parse_duration).transpose();
         let time = time.map_err(|why| Problem::invalid("for", format!("`for`: {why}")))?;
         if time.is_some_and(|time| time < Duration::from_secs(1) || time > LONGEST) {
@@ -222,10 +227,12 @@ fn word_schema() -> serde_json::Value {
     json!({ "type": "string", "minLength": 1, "maxLength": 256, "pattern": WORD })
 }
 
-impl NewApiKeySpec {
-    pub(crate) fn into_new(self) -> NewApiKey {
+impl BodySpec for NewApiKeySpec {
+    type Checked = NewApiKey;
+
+    fn validate(self) -> Result<NewApiKey, Problem> {
         let Self { name, scopes, claims, expires } = self;
-        NewApiKey { name, scopes, claims, expires }
+        Ok(NewApiKey { name, scopes, claims, expires })
     }
 }
 
@@ -235,7 +242,15 @@ impl NewApiKeySpec {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSessionSpec {
     /// `admin.token`, or `admin.read_token` for a session that may only read.
-    pub(crate) token: String,
+    token: String,
+}
+
+impl BodySpec for NewSessionSpec {
+    type Checked = String;
+
+    fn validate(self) -> Result<String, Problem> {
+        Ok(self.token)
+    }
 }
 
 /// The body of `POST /api/v1/sealed`.
@@ -253,9 +268,10 @@ pub(crate) struct NewLabelSpec {
     route: Option<String>,
 }
 
-impl NewLabelSpec {
-    /// Reads the duration.
-    pub(crate) fn validate(self) -> Result<NewLabel, Problem> {
+impl BodySpec for NewLabelSpec {
+    type Checked = NewLabel;
+
+    fn validate(self) -> Result<NewLabel, Problem> {
         let ttl =
             parse_duration(&self.ttl).map_err(|why| Problem::invalid("ttl", format!("`ttl`: {why}")))?;
         Ok(NewLabel { destination: self.destination, ttl, route: self.route })
@@ -298,7 +314,15 @@ pub(crate) struct RollbackSpec {
     /// Number of an entry of the history; default: the newest one before the present that was not taken back.
     #[serde(default, deserialize_with = "present_whole")]
     #[schemars(with = "u64", range(min = 0, max = 9007199254740991_u64))]
-    pub(crate) to: Option<u64>,
+    to: Option<u64>,
+}
+
+impl BodySpec for RollbackSpec {
+    type Checked = Option<u64>;
+
+    fn validate(self) -> Result<Option<u64>, Problem> {
+        Ok(self.to)
+    }
 }
 
 /// `null` is what serde starts from, but it is no value of these members.
@@ -363,9 +387,10 @@ fn word<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Resu
     T::deserialize(String::deserialize(deserializer)?.into_deserializer()).map(Some)
 }
 
-impl EndpointChangeSpec {
-    /// Checks the range, and that there is something to change.
-    pub(crate) fn validate(self) -> Result<EndpointChange, Problem> {
+impl BodySpec for EndpointChangeSpec {
+    type Checked = EndpointChange;
+
+    fn validate(self) -> Result<EndpointChange, Problem> {
         let weight = self.weight.map(|weight| check_weight("weight", weight)).transpose()?;
         let state = self.state.map(|state| match state {
             WantedStateSpec::Ready => WantedState::Ready,
@@ -388,16 +413,25 @@ impl EndpointChangeSpec {
 #[schemars(rename = "Maintenance")]
 pub(crate) struct MaintenanceSpec {
     /// Whether clients get the page.
-    pub(crate) on: bool,
+    on: bool,
+}
+
+impl BodySpec for MaintenanceSpec {
+    type Checked = bool;
+
+    fn validate(self) -> Result<bool, Problem> {
+        Ok(self.on)
+    }
 }
 
 /// The body of `PATCH /api/v1/routes/{route}/weights`: shares by name of service, in the order written.
 #[derive(Debug)]
 pub(crate) struct WeightsSpec(Vec<(String, u32)>);
 
-impl WeightsSpec {
-    /// Checks the ranges, and that there is something to change.
-    pub(crate) fn validate(self) -> Result<Vec<(String, u32)>, Problem> {
+impl BodySpec for WeightsSpec {
+    type Checked = Vec<(String, u32)>;
+
+    fn validate(self) -> Result<Vec<(String, u32)>, Problem> {
         if self.0.is_empty() {
             return Err(Problem::new(
                 StatusCode::BAD_REQUEST,

@@ -39,7 +39,7 @@ mod query;
 mod routes;
 mod session;
 
-pub use body::purge_of;
+pub use body::{purge_of, read_bodies};
 pub use client::{Answer, Call, CallError, StreamEnd, StreamEvent, Target, call, call_with, stream_with};
 pub use control::{
     AddressChanged, AddressEntry, AddressList, AddressListContents, AddressLists, ApiKeyControl, ApiKeyEntry,

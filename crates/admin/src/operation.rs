@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::audit::{AuditLog, Change};
 use crate::auth::{Caller, Peer};
+use crate::body::{self, BodySpec};
 use crate::control::{Author, Control, Expected, Refusal, Via};
 use crate::precondition::Tags;
 use crate::problem::Problem;
@@ -85,11 +86,18 @@ pub(crate) struct Content {
     pub(crate) types: &'static [&'static str],
     /// Its schema.
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
+    /// Reads and checks it as the handler does; `None`: an answer, or a body that only the running proxy can read.
+    pub(crate) read: Option<fn(&[u8]) -> Result<(), Problem>>,
 }
 
 /// JSON of a type.
 pub(crate) const fn json_of<T: JsonSchema>() -> Content {
-    Content { types: &["application/json"], schema: SchemaGenerator::subschema_for::<T> }
+    Content { types: &["application/json"], schema: SchemaGenerator::subschema_for::<T>, read: None }
+}
+
+/// JSON that a client sends.
+pub(crate) const fn body_of<T: BodySpec>() -> Content {
+    Content { read: Some(|bytes| body::parse::<T>(bytes).map(drop)), ..json_of::<T>() }
 }
 
 /// One answer.

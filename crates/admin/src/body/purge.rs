@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use thalweg_proxy::{Purge, PurgeWhat, Unpurgeable};
 
-use super::{present, without_defaults};
+use super::{BodySpec, present, without_defaults};
 use crate::problem::Problem;
 
 /// Longest tag: of longer ones the front counts.
@@ -58,9 +58,11 @@ pub(crate) struct PurgeSpec {
     route: Option<String>,
 }
 
-impl PurgeSpec {
+impl BodySpec for PurgeSpec {
+    type Checked = Purge;
+
     /// Brings what is named to its normal form.
-    pub(crate) fn validate(self) -> Result<Purge, Problem> {
+    fn validate(self) -> Result<Purge, Problem> {
         let invalid = |field: &str, why: Unpurgeable| {
             Problem::invalid(field, format!("`{field}`: {}", why.message)).help(why.help.map(str::to_owned))
         };
@@ -113,8 +115,7 @@ impl PurgeSpec {
 /// # Errors
 /// What is wrong with it.
 pub fn purge_of(bytes: &[u8]) -> Result<Purge, String> {
-    let read = super::json::<PurgeSpec>(bytes).and_then(PurgeSpec::validate);
-    read.map_err(|problem| problem.detail().to_owned())
+    super::parse::<PurgeSpec>(bytes).map_err(|problem| problem.detail().to_owned())
 }
 
 #[cfg(test)]

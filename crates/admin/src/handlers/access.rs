@@ -6,7 +6,7 @@ use axum::response::Response;
 use crate::audit::Change;
 use crate::body::{self, NewAddressSpec};
 use crate::control::{AddressEntry, AddressListContents, AddressLists};
-use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Reply, answer, json_of};
+use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Reply, answer, body_of, json_of};
 use crate::problem::Problem;
 use crate::query::{Kind, Parameter};
 
@@ -38,7 +38,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         path: "/api/v1/access/{list}",
         summary: "Puts a network into a list, for a time or until it is taken out; one that is there gets the new time and reason.",
         access: Access::Write,
-        body: Some(json_of::<NewAddressSpec>()),
+        body: Some(body_of::<NewAddressSpec>()),
         answers: &[answer(200, "The entry.", json_of::<AddressEntry>())],
         refusals: &[404, 409],
         handler: Handler::Now(add),
@@ -73,7 +73,7 @@ fn one(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 fn add(asked: &ApiRequest) -> Result<Response, Problem> {
-    let new = body::json::<NewAddressSpec>(&asked.body)?.validate()?;
+    let new = body::parse::<NewAddressSpec>(&asked.body)?;
     let done = asked.app.control.add_address(asked.path("list"), new);
     let done = done.map_err(|refusal| asked.refused(refusal))?;
     Reply::json(StatusCode::OK, &done.after)

@@ -6,7 +6,7 @@ use axum::response::Response;
 use crate::audit::Change;
 use crate::body::{self, NewApiKeySpec};
 use crate::control::{ApiKeyEntry, ApiKeyListContents, ApiKeyLists, MadeApiKey};
-use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Reply, answer, json_of};
+use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Reply, answer, body_of, json_of};
 use crate::problem::Problem;
 use crate::query::{Kind, Parameter};
 
@@ -38,7 +38,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         path: "/api/v1/keys/{list}",
         summary: "Makes a key, which is shown this once and counts at once.",
         access: Access::Write,
-        body: Some(json_of::<NewApiKeySpec>()),
+        body: Some(body_of::<NewApiKeySpec>()),
         answers: &[answer(201, "The key, and what is known of it.", json_of::<MadeApiKey>())],
         refusals: &[404, 409],
         handler: Handler::Now(add),
@@ -69,7 +69,7 @@ fn one(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 fn add(asked: &ApiRequest) -> Result<Response, Problem> {
-    let new = body::json::<NewApiKeySpec>(&asked.body)?.into_new();
+    let new = body::parse::<NewApiKeySpec>(&asked.body)?;
     let made = asked.app.control.api_keys().add(asked.path("list"), new);
     let made = made.map_err(|refusal| asked.refused(refusal))?;
     // The audit log has what is known of the key, and not the key.

@@ -6,7 +6,9 @@ use axum::response::Response;
 use crate::audit::Change;
 use crate::body::{self, PurgeSpec};
 use crate::control::{CacheStatus, Purged};
-use crate::operation::{Access, ApiRequest, Handler, Operation, PLAIN, Pending, Reply, answer, json_of};
+use crate::operation::{
+    Access, ApiRequest, Handler, Operation, PLAIN, Pending, Reply, answer, body_of, json_of,
+};
 use crate::problem::Problem;
 
 /// The operations that are answered here.
@@ -25,7 +27,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         path: "/api/v1/cache/purge",
         summary: "Takes stored responses away, by URL, prefix, host or tag, or all; or makes them stale. Other replicas are told where `cache.purge` is configured.",
         access: Access::Write,
-        body: Some(json_of::<PurgeSpec>()),
+        body: Some(body_of::<PurgeSpec>()),
         answers: &[answer(200, "How many it was; none is no error.", json_of::<Purged>())],
         refusals: &[404, 503],
         handler: Handler::Later(purge),
@@ -39,7 +41,7 @@ fn status(asked: &ApiRequest) -> Result<Response, Problem> {
 
 fn purge(asked: ApiRequest) -> Pending {
     Box::pin(async move {
-        let purge = body::json::<PurgeSpec>(&asked.body)?.validate()?;
+        let purge = body::parse::<PurgeSpec>(&asked.body)?;
         let done = asked.app.control.purge(purge).await.map_err(|refusal| asked.refused(refusal))?;
         Reply::json(StatusCode::OK, &done).changed(Change::new(None::<&()>, Some(&done))).done()
     })

@@ -13,8 +13,8 @@ use crate::control::{
     WatchOptions,
 };
 use crate::operation::{
-    Access, Answer, ApiRequest, Content, Handler, Operation, PLAIN, Precondition, Reply, answer, json_of,
-    tagged,
+    Access, Answer, ApiRequest, Content, Handler, Operation, PLAIN, Precondition, Reply, answer, body_of,
+    json_of, tagged,
 };
 use crate::precondition::is_known;
 use crate::problem::Problem;
@@ -23,18 +23,23 @@ use crate::query::{Kind, Parameter};
 /// A configuration as it arrives: its own schema is another document.
 const CONFIG: Content = Content {
     types: TYPES,
+    read: None,
     schema: |_| schemars::json_schema!({ "description": "A configuration, in the format of the present one." }),
 };
 /// A configuration as it is shown.
 const SHOWN: Content = Content {
     types: &["application/yaml", "application/json", "application/toml"],
+    read: None,
     schema: |generator| {
         let document = generator.subschema_for::<ConfigDocument>();
         schemars::json_schema!({ "anyOf": [{ "type": "string" }, document, { "type": "object" }] })
     },
 };
-const SCHEMA: Content =
-    Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
+const SCHEMA: Content = Content {
+    types: &["application/json"],
+    schema: |_| schemars::json_schema!({ "type": "object" }),
+    read: None,
+};
 const WATCH: Parameter = Parameter {
     name: "watch",
     about: "Watch the routes for this time, at most 1h, and take the configuration back when one of them gets worse. Default: no watch.",
@@ -142,7 +147,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         summary: "Brings an earlier configuration back, and the file with it where it can be written.",
         access: Access::Write,
         precondition: Precondition::Optional,
-        body: Some(json_of::<RollbackSpec>()),
+        body: Some(body_of::<RollbackSpec>()),
         answers: &[tagged(200, "What changes.", json_of::<ConfigOutcome>())],
         refusals: &[404, 409],
         handler: Handler::Now(rollback),
@@ -248,7 +253,7 @@ pub(crate) fn history(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 pub(crate) fn rollback(asked: &ApiRequest) -> Result<Response, Problem> {
-    let to = body::json::<RollbackSpec>(&asked.body)?.to;
+    let to = body::parse::<RollbackSpec>(&asked.body)?;
     let before = asked.app.control.config().etag;
     let options = RollbackOptions { to, by: asked.author() };
     let outcome = asked.app.control.rollback(&asked.expected_config(), options);

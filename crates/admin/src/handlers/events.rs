@@ -21,6 +21,7 @@ use crate::query::{Kind, Parameter};
 
 const EVENTS: Content = Content {
     types: &[STREAM_TYPE],
+    read: None,
     schema: |_| {
         schemars::json_schema!({
             "type": "string",

@@ -11,6 +11,7 @@ use thalweg_proxy::explain::Explanation;
 
 const EXPLANATION: Content = Content {
     types: &["application/json", "text/plain"],
+    read: None,
     schema: |generator| {
         let explanation = generator.subschema_for::<Explanation>();
         schemars::json_schema!({ "anyOf": [explanation, { "type": "string" }] })

@@ -9,18 +9,21 @@ use thalweg_observe::exposition::Form;
 
 use crate::audit::Change;
 use crate::auth::{Caller, Peer};
-use crate::body::{self, present, without_defaults};
+use crate::body::{self, BodySpec, present, without_defaults};
 use crate::control::{Certificates, Limits, State, Status, Upgraded};
 use crate::operation::{
-    Access, ApiRequest, Content, Handler, Operation, PLAIN, Pending, Reply, answer, json_of,
+    Access, ApiRequest, Content, Handler, Operation, PLAIN, Pending, Reply, answer, body_of, json_of,
 };
 use crate::problem::Problem;
 
 const TEXT: Content =
-    Content { types: &["text/plain"], schema: |_| schemars::json_schema!({ "type": "string" }) };
+    Content { types: &["text/plain"], schema: |_| schemars::json_schema!({ "type": "string" }), read: None };
 const METRICS: Content = Content { types: &[METRICS_TYPE, Form::OpenMetrics.content_type()], ..TEXT };
-const ANY_JSON: Content =
-    Content { types: &["application/json"], schema: |_| schemars::json_schema!({ "type": "object" }) };
+const ANY_JSON: Content = Content {
+    types: &["application/json"],
+    schema: |_| schemars::json_schema!({ "type": "object" }),
+    read: None,
+};
 
 /// The operations that are answered here.
 pub(crate) static OPERATIONS: &[Operation] = &[
@@ -56,7 +59,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         path: "/api/v1/upgrade",
         summary: "Starts another process, of the file that this one was started from or of `binary`, which takes over all listening sockets; this one then drains and ends. Where the other one cannot start, this one goes on.",
         access: Access::Write,
-        body: Some(json_of::<UpgradeSpec>()),
+        body: Some(body_of::<UpgradeSpec>()),
         answers: &[answer(200, "It has taken over.", json_of::<Upgraded>())],
         refusals: &[403, 409],
         handler: Handler::Later(upgrade),
@@ -154,9 +157,17 @@ pub(crate) struct UpgradeSpec {
     binary: Option<String>,
 }
 
+impl BodySpec for UpgradeSpec {
+    type Checked = Option<String>;
+
+    fn validate(self) -> Result<Option<String>, Problem> {
+        Ok(self.binary)
+    }
+}
+
 fn upgrade(asked: ApiRequest) -> Pending {
     Box::pin(async move {
-        let UpgradeSpec { binary } = body::json(&asked.body)?;
+        let binary = body::parse::<UpgradeSpec>(&asked.body)?;
         let is_local = asked
             .parts
             .extensions

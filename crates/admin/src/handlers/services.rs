@@ -11,7 +11,8 @@ use crate::audit::Change;
 use crate::body::{self, EndpointChangeSpec, MaintenanceSpec, NewEndpointSpec, WeightsSpec};
 use crate::control::{Changed, EndpointStatus, RouteStatus, ServiceStatus, Services};
 use crate::operation::{
-    Access, Answer, ApiRequest, Handler, Operation, PLAIN, Precondition, Reply, json_of, segment, tagged,
+    Access, Answer, ApiRequest, Handler, Operation, PLAIN, Precondition, Reply, body_of, json_of, segment,
+    tagged,
 };
 use crate::problem::Problem;
 use crate::query::{Kind, Parameter};
@@ -33,7 +34,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         summary: "Changes how a route shares its requests among services.",
         access: Access::Write,
         precondition: Precondition::Optional,
-        body: Some(json_of::<WeightsSpec>()),
+        body: Some(body_of::<WeightsSpec>()),
         answers: &[tagged(200, "The route with its new shares.", json_of::<RouteStatus>())],
         refusals: &[404, 409],
         handler: Handler::Now(weights),
@@ -63,7 +64,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         summary: "Turns the filter `maintenance` of a route on or off.",
         access: Access::Write,
         precondition: Precondition::Optional,
-        body: Some(json_of::<MaintenanceSpec>()),
+        body: Some(body_of::<MaintenanceSpec>()),
         answers: &[tagged(200, "The route as it is now.", json_of::<RouteStatus>())],
         refusals: &[404, 409],
         handler: Handler::Now(maintenance),
@@ -110,7 +111,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         summary: "Adds an endpoint to a service.",
         access: Access::Write,
         precondition: Precondition::Optional,
-        body: Some(json_of::<NewEndpointSpec>()),
+        body: Some(body_of::<NewEndpointSpec>()),
         answers: &[tagged(201, "Added; `Location` is its path.", json_of::<EndpointStatus>())],
         refusals: &[404, 409],
         handler: Handler::Now(add),
@@ -132,7 +133,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         summary: "Changes the weight or the wanted state of an endpoint.",
         access: Access::Write,
         precondition: Precondition::Optional,
-        body: Some(json_of::<EndpointChangeSpec>()),
+        body: Some(body_of::<EndpointChangeSpec>()),
         answers: &[tagged(200, "The endpoint as it is now.", json_of::<EndpointStatus>())],
         refusals: &[404, 409],
         handler: Handler::Now(change),
@@ -207,7 +208,7 @@ fn find(asked: &ApiRequest) -> Result<(u64, ServiceStatus), Problem> {
 }
 
 pub(crate) fn add(asked: &ApiRequest) -> Result<Response, Problem> {
-    let new = body::json::<NewEndpointSpec>(&asked.body)?.validate()?;
+    let new = body::parse::<NewEndpointSpec>(&asked.body)?;
     let service = asked.path("service");
     let added = asked.app.control.add_endpoint(service, new, &asked.expected_version());
     let changed = added.map_err(|refusal| asked.refused(refusal))?;
@@ -217,7 +218,7 @@ pub(crate) fn add(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 pub(crate) fn change(asked: &ApiRequest) -> Result<Response, Problem> {
-    let change = body::json::<EndpointChangeSpec>(&asked.body)?.validate()?;
+    let change = body::parse::<EndpointChangeSpec>(&asked.body)?;
     let (service, id) = (asked.path("service"), asked.path("id"));
     let changed = asked.app.control.change_endpoint(service, id, change, &asked.expected_version());
     reply(asked, StatusCode::OK, &changed.map_err(|refusal| asked.refused(refusal))?).done()
@@ -239,7 +240,7 @@ fn reply(asked: &ApiRequest, status: StatusCode, changed: &Changed) -> Reply {
 }
 
 pub(crate) fn weights(asked: &ApiRequest) -> Result<Response, Problem> {
-    let weights = body::json::<WeightsSpec>(&asked.body)?.validate()?;
+    let weights = body::parse::<WeightsSpec>(&asked.body)?;
     let set = asked.app.control.set_weights(asked.path("route"), weights, &asked.expected_version());
     let done = set.map_err(|refusal| asked.refused(refusal))?;
     Reply::json(StatusCode::OK, &done.route)
@@ -249,7 +250,7 @@ pub(crate) fn weights(asked: &ApiRequest) -> Result<Response, Problem> {
 }
 
 pub(crate) fn maintenance(asked: &ApiRequest) -> Result<Response, Problem> {
-    let MaintenanceSpec { on } = body::json(&asked.body)?;
+    let on = body::parse::<MaintenanceSpec>(&asked.body)?;
     let set = asked.app.control.set_maintenance(asked.path("route"), Some(on), &asked.expected_version());
     let done = set.map_err(|refusal| asked.refused(refusal))?;
     Reply::json(StatusCode::OK, &done.route)

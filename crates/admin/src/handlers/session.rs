@@ -11,7 +11,9 @@ use serde::{Serialize, Serializer};
 use crate::auth::{Caller, Peer, Role, host_of};
 use crate::body::{self, NewSessionSpec};
 use crate::control::service::rfc3339_text;
-use crate::operation::{Access, Answer, ApiRequest, Handler, Operation, PLAIN, Reply, answer, json_of};
+use crate::operation::{
+    Access, Answer, ApiRequest, Handler, Operation, PLAIN, Reply, answer, body_of, json_of,
+};
 use crate::problem::Problem;
 use crate::session::{NoSession, Sessions, shown};
 
@@ -33,7 +35,7 @@ pub(crate) static OPERATIONS: &[Operation] = &[
         path: PATH,
         summary: "Begins a session for a browser: a token is shown once and answered with a cookie for 12 hours.",
         access: Access::Login,
-        body: Some(json_of::<NewSessionSpec>()),
+        body: Some(body_of::<NewSessionSpec>()),
         answers: &[NOTHING],
         refusals: &[401, 409, 429],
         handler: Handler::Now(begin),
@@ -75,7 +77,7 @@ fn moment<S: Serializer>(time: &Option<SystemTime>, serializer: S) -> Result<S::
 }
 
 fn begin(asked: &ApiRequest) -> Result<Response, Problem> {
-    let NewSessionSpec { token } = body::json(&asked.body)?;
+    let token = body::parse::<NewSessionSpec>(&asked.body)?;
     let peer = caller(asked).map_or(Peer::Unknown, |caller| caller.peer);
     let opened = sessions(asked)?.open(token.trim(), peer, &host(asked), Instant::now());
     let (role, cookie) = opened.map_err(|why| match why {

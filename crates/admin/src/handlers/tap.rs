@@ -23,6 +23,7 @@ use crate::query::{Kind, Parameter};
 
 const TAP: Content = Content {
     types: &[STREAM_TYPE],
+    read: None,
     schema: |_| {
         schemars::json_schema!({
             "type": "string",
