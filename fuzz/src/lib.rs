@@ -16,6 +16,7 @@ mod pieces;
 mod body;
 
 mod engine;
+mod filter_side;
 mod hyper_side;
 
 #[cfg(test)]

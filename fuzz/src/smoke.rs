@@ -64,6 +64,7 @@ macro_rules! smoke {
 
 smoke! {
     access_log 20000
+    api_body 20000
     authority 50000
     body 20000
     cache 20000
@@ -74,11 +75,17 @@ smoke! {
     framing_rules 50000
     h2_head 50000
     h2_meter 5000
+    har 20000
+    jute 50000
+    jwt 5000
+    oidc 5000
     proxy_protocol 50000
+    proxy_tlvs 20000
     request_head 50000
     response_head 50000
     route 20000
     sealed 20000
+    signed_url 10000
     target 50000
     units 50000
 }

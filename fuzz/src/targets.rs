@@ -1,6 +1,7 @@
 //! The table of targets. A new one is a file in `targets/`, a line here, a line in `smoke.rs` and a file of seeds.
 
 mod access_log;
+mod api_body;
 mod authority;
 mod body;
 mod cache;
@@ -11,11 +12,17 @@ mod engine_vs_hyper;
 mod framing_rules;
 mod h2_head;
 mod h2_meter;
+mod har;
+mod jute;
+mod jwt;
+mod oidc;
 mod proxy_protocol;
+mod proxy_tlvs;
 mod request_head;
 mod response_head;
 mod route;
 mod sealed;
+mod signed_url;
 mod target;
 mod units;
 
@@ -54,6 +61,7 @@ impl Target {
 /// Every target, by name.
 pub const TARGETS: &[Target] = &[
     Target::new("access_log", access_log::fuzz, &["access_log"]),
+    Target::new("api_body", api_body::fuzz, &["api_body"]).words("api_body"),
     Target::new("authority", authority::fuzz, &["authority"]),
     Target { bytes: BODY_BYTES, ..Target::new("body", body::fuzz, &["body"]) },
     Target::new("cache", cache::fuzz, &["cache"]).words("cache"),
@@ -67,11 +75,17 @@ pub const TARGETS: &[Target] = &[
     Target::new("framing_rules", framing_rules::fuzz, &["requests", "responses"]),
     Target::new("h2_head", h2_head::fuzz, &["h2_head"]),
     Target::new("h2_meter", h2_meter::fuzz, &["h2_meter"]),
+    Target::new("har", har::fuzz, &["har"]).words("har"),
+    Target::new("jute", jute::fuzz, &["jute"]).words("jute"),
+    Target::new("jwt", jwt::fuzz, &["jwt"]).words("jwt"),
+    Target::new("oidc", oidc::fuzz, &["oidc"]).words("oidc"),
     Target::new("proxy_protocol", proxy_protocol::fuzz, &["proxy_protocol"]).words("proxy_protocol"),
+    Target::new("proxy_tlvs", proxy_tlvs::fuzz, &["proxy_tlvs"]).words("proxy_protocol"),
     Target::new("request_head", request_head::fuzz, &["requests"]),
     Target::new("response_head", response_head::fuzz, &["responses"]),
     Target::new("route", route::fuzz, &["route"]).words("route"),
     Target::new("sealed", sealed::fuzz, &["sealed"]),
+    Target::new("signed_url", signed_url::fuzz, &["signed_url"]).words("signed_url"),
     Target::new("target", target::fuzz, &["target"]),
     Target::new("units", units::fuzz, &["units"]).words("units"),
 ];
