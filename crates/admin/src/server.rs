@@ -23,6 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::process::Pid;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Runtime;
@@ -36,8 +37,9 @@ use crate::control::Control;
 use crate::heads::{Head, Heads};
 use crate::operation::App;
 use crate::routes;
+use crate::server::unix::{Peers, serve_unix};
 use crate::session::Sessions;
-use crate::socket::{self, SocketFile, peer_allowed};
+use crate::socket::{self, SocketFile};
 use crate::tls::AdminTls;
 use crate::token::{self, Token, TokenFile, Tokens};
 
@@ -85,6 +87,9 @@ pub struct AdminOptions {
     pub succeeds: bool,
     /// Sockets of the other one for the admin listener and that of metrics.
     pub sockets: [Option<StdTcpListener>; 2],
+    /// Connections of this process itself to the unix socket are served. For tests: a proxy that connects to its own
+    /// socket does so for a client of its listeners, and the kernel tells the proxy's user.
+    pub serves_itself: bool,
 }
 
 /// The admin API could not be started.
@@ -245,7 +250,8 @@ pub fn start(options: AdminOptions, control: Arc<dyn Control>) -> Result<Handle,
     let admin = admin.zip(gate).map(|(listener, gate)| (listener, gate, options.tls.clone()));
     let (stop, stopped) = watch::channel(false);
     let (begin, begun) = watch::channel(!options.succeeds);
-    let thread = spawn(Listeners { unix, admin, metrics }, app, (begun, stopped))?;
+    let own_pid = (!options.serves_itself).then(rustix::process::getpid);
+    let thread = spawn(Listeners { unix, own_pid, admin, metrics }, app, (begun, stopped))?;
     Ok(Handle {
         addresses,
         token_file,
@@ -320,6 +326,8 @@ fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {
 /// What the thread serves.
 struct Listeners {
     unix: StdUnixListener,
+    /// The process that the unix socket does not serve.
+    own_pid: Option<Pid>,
     admin: Option<(StdTcpListener, Auth, Option<Arc<AdminTls>>)>,
     metrics: Option<StdTcpListener>,
 }
@@ -335,7 +343,8 @@ impl Listeners {
             {
                 let open = routes::admin(Arc::clone(app), Auth::Open);
                 let closed = routes::admin(Arc::clone(app), Auth::Closed);
-                tasks.push(tokio::spawn(serve_unix(unix, open, closed, stopped.clone())));
+                let peers = Peers { open, closed, own_pid: self.own_pid };
+                tasks.push(tokio::spawn(serve_unix(unix, peers, stopped.clone())));
             }
             if let Some((listener, gate, tls)) = self.admin
                 && let Ok(listener) = into_tokio(listener)
@@ -352,20 +361,6 @@ impl Listeners {
             }
         });
     }
-}
-
-async fn serve_unix(listener: UnixListener, open: Router, closed: Router, stopped: watch::Receiver<bool>) {
-    let own = rustix::process::geteuid().as_raw();
-    let places = Places::new(stopped);
-    while let Some(accepted) = places.next(async || listener.accept().await).await {
-        let Some((stream, _)) = accepted else { continue };
-        // SO_PEERCRED: the user that connected, as the kernel saw it then.
-        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-        let allowed = uid.is_some_and(|uid| peer_allowed(uid, own));
-        let router = if allowed { &open } else { &closed };
-        places.serve(async { Some(stream) }, Peer::Unix { uid }, router).await;
-    }
-    places.empty().await;
 }
 
 async fn serve_tcp(
@@ -497,6 +492,8 @@ async fn serve_connection<I>(
     }
     let _ = timeout(LAST_ANSWER_TIME, connection).await;
 }
+
+mod unix;
 
 #[cfg(test)]
 mod stream_tests;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,6 +24,7 @@ use crate::destination::Destination;
 use crate::error::ClientError;
 use crate::h2;
 use crate::half_closed::HalfClosed;
+use crate::keep_off::barred;
 use crate::resolve::resolve;
 
 /// Largest head of a response, in bytes.
@@ -274,8 +275,13 @@ async fn connect(host: &str, port: u16, time: Duration) -> Result<TcpStream, Cli
     let addresses = resolve(host).await?;
     let share = time / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
     let mut last = ClientError::Name("it has no address".into());
+    let is_named = host.parse::<IpAddr>().is_ok();
     for address in addresses {
         let address = SocketAddr::new(address, port);
+        if let Some(what) = barred(address, is_named) {
+            last = ClientError::Barred(address.to_string(), what);
+            continue;
+        }
         last = match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 // Without it the request is merely slower.

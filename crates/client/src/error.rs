@@ -14,6 +14,8 @@ pub enum ClientError {
     Name(String),
     /// The server accepted no connection: its address or socket, and why.
     Connect(String, io::Error),
+    /// Nothing goes to this address, for what it is.
+    Barred(String, &'static str),
     /// The TLS handshake failed, or there are no roots to trust.
     Tls(String),
     /// The request cannot be written as HTTP.
@@ -30,6 +32,9 @@ impl fmt::Display for ClientError {
             Self::Time(time) => write!(f, "no answer within {time:?}"),
             Self::Name(why) => write!(f, "the host name cannot be resolved: {why}"),
             Self::Connect(to, error) => write!(f, "cannot connect to {to}: {error}"),
+            Self::Barred(to, what) => {
+                write!(f, "nothing is sent to {to}: it is {what}; name another address")
+            }
             Self::Tls(why) => write!(f, "TLS: {why}"),
             Self::Request(why) => write!(f, "the request cannot be sent: {why}"),
             Self::Http(why) => write!(f, "no usable answer: {why}"),

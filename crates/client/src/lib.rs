@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod destination;
+mod keep_off;
 mod resolve;
 
 mod error;
@@ -22,6 +23,7 @@ mod signature;
 pub use client::{BodyStream, Bounds, ByteStream, HttpClient};
 pub use destination::Destination;
 pub use error::{ClientError, words};
+pub use keep_off::{barred, keep_off};
 pub use signature::signature;
 
 /// What requests and responses are made of.

@@ -10,7 +10,7 @@ use crate::target::Target;
 use crate::{grpc, http};
 use std::future::Future;
 use std::io;
-use thalweg_client::words;
+use thalweg_client::{barred, words};
 use thalweg_tls::Offer;
 use thalweg_upstream::{Check, PeerAddress};
 use tokio::net::{TcpStream, UnixStream};
@@ -42,7 +42,14 @@ async fn ask_in_time(target: Target) -> Outcome {
 }
 
 async fn connect_and_ask(target: &Target, deadline: Instant) -> Outcome {
-    match target.asked() {
+    let asked = target.asked();
+    // The address of the endpoint was judged with its endpoint set; another port of it was not.
+    if let (PeerAddress::Tcp(address), true) = (&asked, target.policy.port.is_some())
+        && let Some(what) = barred(*address, true)
+    {
+        return Outcome::Failed(format!("not asked: its port is that of {what}"));
+    }
+    match asked {
         PeerAddress::Tcp(address) => over(target, deadline, TcpStream::connect(address).await).await,
         PeerAddress::Unix(path) => over(target, deadline, UnixStream::connect(path.as_path()).await).await,
     }

@@ -110,15 +110,6 @@ fn bind_without_port(fd: &OwnedFd, from: IpAddr) -> io::Result<()> {
     Ok(rustix::net::bind(fd, &SocketAddr::new(from, 0))?)
 }
 
-/// Whether an address is one of this machine's now: whether a socket may come from it.
-pub fn is_machines(address: IpAddr) -> bool {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let bound = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .and_then(|fd| rustix::net::bind(&fd, &SocketAddr::new(address, 0)));
-    // Where it cannot be asked, it is taken for one: whoever asks wants to keep away.
-    !matches!(bound, Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
-}
-
 /// Whether a connection that its owner gives up after such a silence is to have keep-alive: not where that is before
 /// the kernel would ask for the first time.
 pub fn needs_keepalive(silence: Duration) -> bool {
@@ -166,16 +157,6 @@ pub(crate) fn set_user_timeout(fd: &OwnedFd, silence: Duration) -> io::Result<()
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, TcpListener};
-
-    #[test]
-    fn the_addresses_of_the_machine_are_known() {
-        for here in ["127.0.0.1", "127.9.8.7", "::1"] {
-            assert!(is_machines(here.parse().unwrap()), "{here}");
-        }
-        for elsewhere in ["192.0.2.1", "2001:db8::1"] {
-            assert!(!is_machines(elsewhere.parse().unwrap()), "{elsewhere}");
-        }
-    }
 
     #[test]
     fn a_connection_comes_from_the_address_that_was_given() {

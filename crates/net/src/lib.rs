@@ -12,6 +12,7 @@ pub mod connect;
 pub mod crash;
 pub mod datagram;
 pub mod inherited;
+pub mod interfaces;
 mod layer;
 mod layered;
 pub mod listen;

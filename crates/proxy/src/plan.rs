@@ -7,12 +7,14 @@
 pub use crate::plan::access::{AccessPolicy, Banned};
 pub use crate::plan::cache::{CACHE_DISK_MIN, CACHE_MIN, CachePlan, DiskPlan};
 pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
+pub use crate::plan::own_addresses::{Barred, OwnAddresses, is_localhost};
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 
 mod access;
 mod cache;
 mod canary;
 mod filters;
+pub(crate) mod own_addresses;
 pub(crate) mod sealed;
 
 use ipnet::IpNet;
@@ -27,10 +29,9 @@ use thalweg_core::{limits, written};
 use thalweg_filter::Chain;
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
-use thalweg_net::connect::{is_machines, needs_keepalive};
+use thalweg_net::connect::needs_keepalive;
 use thalweg_observe::trace::Tracing;
 use thalweg_route::{PathPattern, Query, RouteId, Table};
-use thalweg_sealed::reach::Own;
 use thalweg_tls::AcmePolicy;
 use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
@@ -122,9 +123,7 @@ impl Plan {
     /// Whether a connection to this address would end at the process itself, as far as its addresses are written: a
     /// port that the kernel chooses stands nowhere.
     pub fn is_own(&self, address: SocketAddr) -> bool {
-        let listeners = self.listeners.iter().filter_map(|listener| listener.address.tcp());
-        let own = Own::new(listeners.chain(self.beside.iter().copied()));
-        own.contains(address, is_machines)
+        OwnAddresses::written(self).contains(address)
     }
 
     /// Whether a listener takes requests through TLS.
@@ -371,6 +370,14 @@ impl ListenAddress {
         match self {
             Self::Tcp { address, .. } => Some(*address),
             Self::Udp { .. } | Self::Unix(_) => None,
+        }
+    }
+
+    /// The address of datagrams as it is written.
+    pub fn udp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Udp { address, .. } => Some(*address),
+            Self::Tcp { .. } | Self::Unix(_) => None,
         }
     }
 

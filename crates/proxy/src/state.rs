@@ -13,6 +13,7 @@ pub(crate) mod forwarded;
 pub(crate) mod handshake_budget;
 pub(crate) mod held_bytes;
 pub(crate) mod idle_connections;
+pub(crate) mod keep_off;
 pub(crate) mod labels;
 pub(crate) mod listener_sockets;
 pub(crate) mod load;

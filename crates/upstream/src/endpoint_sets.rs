@@ -12,7 +12,7 @@ use crate::service_shared::{Notifier, ServiceShared};
 use std::collections::HashMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use thalweg_balance::{Balance, Candidate, Seed, endpoint_id};
 use thalweg_core::limits;
@@ -73,34 +73,30 @@ pub struct EndpointSets {
     workers: usize,
     bell: Notifier,
     known: Mutex<HashMap<Arc<str>, Known>>,
-    /// Where host names of added endpoints do not lead.
-    kept_off: OnceLock<KeptOff>,
+    /// Which addresses are not used.
+    barred: Mutex<Option<Barred>>,
 }
 
-/// Whether a connection to an address would end where only the file may lead.
-struct KeptOff(Box<dyn Fn(SocketAddr) -> bool + Send + Sync>);
+/// Whether an endpoint may not lead to an address.
+#[derive(Clone)]
+struct Barred(Arc<dyn Fn(&Endpoint, &PeerAddress) -> bool + Send + Sync>);
 
-impl fmt::Debug for KeptOff {
+impl fmt::Debug for Barred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeptOff")
+        f.write_str("Barred")
     }
 }
 
 impl EndpointSets {
     /// None yet; `bell` is rung at every change of a standing, on whichever thread it happens.
     pub fn new(workers: usize, bell: Notifier) -> Self {
-        Self { workers, bell, known: Mutex::default(), kept_off: OnceLock::new() }
+        Self { workers, bell, known: Mutex::default(), barred: Mutex::default() }
     }
 
-    /// Host names of endpoints that are not written in the file never stand for these addresses: the process itself.
-    /// Their addresses that are written have been compared already. To be said once; sets that are made later follow.
-    pub fn keep_off(&self, is_own: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) {
-        let _ = self.kept_off.set(KeptOff(Box::new(is_own)));
-    }
-
-    /// Whether a host name of this endpoint may stand for this address.
-    fn may_lead(&self, endpoint: &Endpoint, address: SocketAddr) -> bool {
-        !endpoint.is_added || self.kept_off.get().is_none_or(|KeptOff(is_own)| !is_own(address))
+    /// Sets that are made from now on have no member at an address for which `bars` holds. It is asked after host names
+    /// have been resolved, for every endpoint, and replaces the one before.
+    pub fn keep_off(&self, bars: impl Fn(&Endpoint, &PeerAddress) -> bool + Send + Sync + 'static) {
+        *self.barred.lock().unwrap_or_else(PoisonError::into_inner) = Some(Barred(Arc::new(bars)));
     }
 
     /// The endpoint sets of these services, in their order. Services that are not among them are forgotten.
@@ -128,19 +124,22 @@ impl EndpointSets {
         endpoint_set
     }
 
-    /// Every address of every endpoint, in order, each once per endpoint.
+    /// Every address of every endpoint that may be used, in order, each once per endpoint.
     fn addresses_of(&self, service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
+        let barred = self.barred.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut all = Vec::with_capacity(service.endpoints.len());
         for (index, endpoint) in service.endpoints.iter().enumerate() {
-            let index = index as u32;
+            let mut add = |address: PeerAddress| {
+                if !barred.as_ref().is_some_and(|Barred(bars)| bars(endpoint, &address)) {
+                    all.push((index as u32, address));
+                }
+            };
             match &endpoint.address {
-                Address::Socket(address) => all.push((index, PeerAddress::Tcp(*address))),
-                Address::Unix(path) => all.push((index, PeerAddress::Unix(path.clone()))),
+                Address::Socket(address) => add(PeerAddress::Tcp(*address)),
+                Address::Unix(path) => add(PeerAddress::Unix(path.clone())),
                 Address::Name { host, port } => {
                     let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
-                    let each = ips.iter().map(|ip| SocketAddr::new(*ip, *port));
-                    let may_lead = each.filter(|address| self.may_lead(endpoint, *address));
-                    all.extend(may_lead.map(|address| (index, PeerAddress::Tcp(address))));
+                    ips.iter().for_each(|ip| add(PeerAddress::Tcp(SocketAddr::new(*ip, *port))));
                 }
             }
         }

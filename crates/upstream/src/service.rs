@@ -182,8 +182,8 @@ pub struct Endpoint {
     /// How much it takes at once.
     #[serde(flatten)]
     pub limits: EndpointLimits,
-    /// Not written in the file: a source has found it, or a document or the admin API has added it. Its host name leads
-    /// nowhere where that is the process itself ([`EndpointSets::keep_off`](crate::EndpointSets::keep_off)).
+    /// Not written in the file: a source has found it, or a document or the admin API has added it. It leads to fewer
+    /// addresses than one of the file ([`EndpointSets::keep_off`](crate::EndpointSets::keep_off)).
     #[serde(skip)]
     pub is_added: bool,
 }

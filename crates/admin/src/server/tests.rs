@@ -51,6 +51,7 @@ impl Running {
             tls,
             names: vec!["Admin.Example.com".into()],
             metrics_address: Some(any),
+            serves_itself: true,
             ..AdminOptions::default()
         };
         let sample = Arc::new(Sample::default());

@@ -291,3 +291,15 @@ async fn a_body_that_breaks_off_or_falls_silent_is_an_error() {
         drop(server.await.unwrap());
     }
 }
+
+#[tokio::test]
+async fn nothing_is_sent_to_an_address_that_is_kept_off() {
+    let kept_off = IpAddr::from([127, 0, 0, 77]);
+    crate::keep_off(move |address, is_named| (address.ip() == kept_off && is_named).then_some("the metrics"));
+    let listener = TcpListener::bind((kept_off, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let why = post(&client(), &format!("http://127.0.0.77:{port}/"), LONG).await.unwrap_err();
+    assert!(why.contains("it is the metrics"), "{why}");
+    let to = Destination::Tcp { host: "127.0.0.77".into(), port, tls: false };
+    assert!(matches!(client().open(&to, LONG).await, Err(ClientError::Barred(..))));
+}

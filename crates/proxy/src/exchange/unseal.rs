@@ -14,7 +14,7 @@ use crate::state::worker::Worker;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_net::connect::{PeerAddress, is_machines};
+use thalweg_net::connect::PeerAddress;
 use thalweg_upstream::{Address, AttemptGuard};
 
 /// What a client is told, whatever is wrong.
@@ -73,9 +73,7 @@ pub(crate) fn check_reach(
 
 /// Whether the proxy listens there itself.
 fn is_own(worker: &Worker, view: &LocalPlan, address: SocketAddr) -> bool {
-    let beside = worker.shared.beside.get();
-    view.current.own.contains(address, is_machines)
-        || beside.is_some_and(|own| own.contains(address, is_machines))
+    view.current.own_addresses(&worker.shared.beside).contains(address)
 }
 
 /// The fault of a label that is good and leads to a service whose endpoints it may not reach.

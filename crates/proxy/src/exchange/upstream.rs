@@ -3,6 +3,7 @@
 
 pub(crate) mod await_response;
 pub(crate) mod await_stream;
+pub(crate) mod check_own;
 pub(crate) mod circuit_breaker;
 pub(crate) mod connect;
 pub(crate) mod connection_permit;

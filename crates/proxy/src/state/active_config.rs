@@ -5,10 +5,10 @@
 //! the same by its pointer. What is large (tables, lists) is freed here too: [`RetiredConfigs`] keeps everything that
 //! has been in force until no worker holds it any more, so that the last pointer is never dropped by a worker.
 
-use crate::plan::{Plan, Route, To};
+use crate::plan::{OwnAddresses, Plan, Route, To};
 use crate::state::listener_sockets::OpenListener;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use thalweg_observe::Registry;
 use thalweg_sealed::Redactor;
 use thalweg_sealed::reach::Own;
@@ -43,7 +43,7 @@ pub(crate) struct ActiveConfig {
     pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
     /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
     pub(crate) https_port: Option<u16>,
-    /// Where it listens for connections: no label leads there.
+    /// Where it listens for connections: no label leads there, and no endpoint that the file has not written.
     pub(crate) own: Arc<Own>,
     /// Where it listens for datagrams: nobody's answers go there.
     pub(crate) own_ports: Arc<Own>,
@@ -89,6 +89,13 @@ impl ActiveConfig {
             plan,
             listeners,
         }
+    }
+
+    /// Where the process listens, the admin API and the metrics as they are bound or else as the plan writes them.
+    pub(crate) fn own_addresses(&self, beside: &OnceLock<Arc<Own>>) -> OwnAddresses {
+        let written = || Own::new(self.plan.beside.iter().copied()).into();
+        let beside = beside.get().cloned().unwrap_or_else(written);
+        OwnAddresses::new(self.own.clone(), self.own_ports.clone(), beside)
     }
 
     /// The position of the service with this name.

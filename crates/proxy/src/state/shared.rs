@@ -6,6 +6,7 @@ use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, Retire
 use crate::state::background::Background;
 use crate::state::challenges::Challenges;
 use crate::state::client_limits::Prefix;
+use crate::state::keep_off::KeepOff;
 use crate::state::listener_sockets::{Binder, ListenerState};
 use crate::state::load::Loads;
 use crate::state::local_listener::ListenerTransport;
@@ -94,7 +95,9 @@ pub(crate) struct Shared {
     /// What authorities are answered that check a host.
     pub(crate) challenges: Arc<Challenges>,
     /// Where the process listens beside its listeners.
-    pub(crate) beside: OnceLock<Own>,
+    pub(crate) beside: OnceLock<Arc<Own>>,
+    /// Keeps endpoints away from the process itself.
+    pub(crate) keep_off: KeepOff,
     /// Places for those who watch exchanges as they end.
     pub(crate) taps: Arc<Semaphore>,
     pub(crate) mailboxes: Vec<Arc<Mailbox<Command>>>,

@@ -4,12 +4,13 @@
 //! never wait for it.
 
 use crate::budget::Budget;
-use crate::plan::{Banned, DiskPlan, Listener, Plan, ServiceId};
+use crate::plan::{Banned, DiskPlan, Listener, OwnAddresses, Plan, ServiceId};
 use crate::purge::{Purge, PurgeDone};
 use crate::records::{FoundRecords, QueryRequest, RecordQuery, TAPS, Tap, TapQuery};
 use crate::state::active_config::{ActiveConfig, EndpointSetList, InForce, RetiredConfigs};
 use crate::state::background::Background;
 use crate::state::challenges::Challenges;
+use crate::state::keep_off::KeepOff;
 use crate::state::listener_sockets::{Binder, ListenerState, OpenListener, Sockets};
 use crate::state::load::Loads;
 use crate::state::shared::{Command, Shared};
@@ -27,7 +28,6 @@ use thalweg_core::Notice;
 use thalweg_core::limits::{PLAN_WAIT, PLANS};
 use thalweg_disk::{Disk, Say, Settings};
 use thalweg_net::Mailbox;
-use thalweg_net::connect::is_machines;
 use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine::ask_for_short_slices;
 use thalweg_observe::trace::ExchangeSpan;
@@ -111,8 +111,9 @@ impl WorkerPool {
         });
         let listeners = listeners.collect();
         let plan = (plan, &Redactor::default());
-        let (current, first) =
-            prepare(plan, &names, listeners, (&registry, &concurrency_limits, &endpoint_sets));
+        let keep_off = KeepOff::new(options.notices.clone());
+        let of_plan = (&*registry, &concurrency_limits, &endpoint_sets);
+        let (current, first) = prepare(plan, &names, listeners, of_plan, (&keep_off, &OnceLock::new()));
         let (workers, retired) = (budget.workers, RetiredConfigs::default());
         retired.add(&current);
         let shared = Arc::new(Shared {
@@ -130,6 +131,7 @@ impl WorkerPool {
             concurrency_limits,
             challenges: options.challenges,
             beside: OnceLock::new(),
+            keep_off,
             taps: Arc::new(Semaphore::new(TAPS)),
             mailboxes,
             endpoint_sets,
@@ -173,21 +175,23 @@ impl WorkerPool {
         current.listeners.iter().map(bound).collect()
     }
 
-    /// The process listens here too: no label leads there, and no host name of an endpoint that is not written in the
-    /// file. To be said once.
+    /// The admin API and the metrics listen here: no label and no endpoint leads there unless the file names it. To be
+    /// said once; until then what the plan writes holds.
     pub fn keep_off(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
-        let own = Own::new(addresses);
-        let names = own.clone();
-        self.shared.endpoint_sets.keep_off(move |address| names.contains(address, is_machines));
-        let _ = self.shared.beside.set(own);
-        self.renew(|endpoint| endpoint.is_added && matches!(endpoint.address, Address::Name { .. }));
+        let _ = self.shared.beside.set(Own::new(addresses).into());
+        let own = self.own_addresses();
+        self.shared.keep_off.guard(&self.shared.endpoint_sets, own);
+        self.renew(|endpoint| endpoint.is_added || matches!(endpoint.address, Address::Name { .. }));
+    }
+
+    /// Where the process listens now.
+    pub fn own_addresses(&self) -> OwnAddresses {
+        self.shared.current().own_addresses(&self.shared.beside)
     }
 
     /// Whether a connection to this address would end at the process itself.
     pub fn is_own(&self, address: SocketAddr) -> bool {
-        let beside = self.shared.beside.get();
-        self.shared.current().own.contains(address, is_machines)
-            || beside.is_some_and(|own| own.contains(address, is_machines))
+        self.own_addresses().contains(address)
     }
 
     /// How many workers there are.
@@ -303,12 +307,13 @@ impl WorkerPool {
             |old: &OpenListener| listeners.iter().any(|new| Arc::ptr_eq(&new.sockets, &old.sockets));
         // Nobody new comes to a path that is gone; who waits already is taken in.
         before.iter().filter(|old| !is_kept(old)).for_each(|old| old.sockets.remove_file());
-        let Shared { registry, concurrency_limits, endpoint_sets, retired, .. } = &*self.shared;
+        let Shared { registry, concurrency_limits, endpoint_sets, retired, keep_off, beside, .. } =
+            &*self.shared;
         plan.adopt_filters(&in_force.current.plan);
         plan.access.adopt(&in_force.current.plan.access);
         let after = (plan, &*in_force.current.redactor);
-        let (current, first) =
-            prepare(after, &in_force.names, listeners, (registry, concurrency_limits, endpoint_sets));
+        let of_plan = (&**registry, concurrency_limits, endpoint_sets);
+        let (current, first) = prepare(after, &in_force.names, listeners, of_plan, (keep_off, beside));
         retired.add(&current);
         let replaced = std::mem::replace(&mut in_force.endpoint_sets, first);
         let list: EndpointSetList = in_force.endpoint_sets.iter().cloned().collect();
@@ -537,6 +542,7 @@ fn prepare(
     names: &Names,
     listeners: Arc<[OpenListener]>,
     (registry, concurrency_limits, endpoint_sets): (&Registry, &LimitRegistry, &EndpointSets),
+    (keep_off, beside): (&KeepOff, &OnceLock<Arc<Own>>),
 ) -> (Arc<ActiveConfig>, Vec<Arc<EndpointSet>>) {
     let routes = plan.routes.iter().map(|route| RouteBound {
         name: route.name.clone(),
@@ -544,8 +550,10 @@ fn prepare(
         queue: route.limits.queue,
     });
     concurrency_limits.adopt(routes, plan.services.iter().map(|service| &**service));
-    let endpoint_sets = endpoint_sets.update(&plan.services, names);
     let current = ActiveConfig::new((plan, former), listeners, (registry, concurrency_limits));
+    // Before there are members: its listeners may be new.
+    keep_off.guard(endpoint_sets, current.own_addresses(beside));
+    let endpoint_sets = endpoint_sets.update(&current.plan.services, names);
     (Arc::new(current), endpoint_sets)
 }
 

@@ -87,7 +87,20 @@ impl Entry {
 
     /// Whether it names exactly one address and one port.
     fn is_one(&self) -> bool {
-        self.network.prefix_len() == self.network.max_prefix_len() && self.ports.start() == self.ports.end()
+        self.one().is_some()
+    }
+
+    /// The address and port that it names, if exactly one. Only such an entry opens one of the proxy's own.
+    pub fn one(&self) -> Option<SocketAddr> {
+        let is_one = self.network.prefix_len() == self.network.max_prefix_len()
+            && self.ports.start() == self.ports.end();
+        is_one.then(|| SocketAddr::new(self.network.addr(), *self.ports.start()))
+    }
+
+    /// What is special about the range that it opens, if it lies wholly in one.
+    pub fn opens(&self) -> Option<Special> {
+        let (special, range) = range_of(self.network.addr())?;
+        range.contains(&self.network).then_some(*special)
     }
 }
 

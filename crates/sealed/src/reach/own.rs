@@ -34,6 +34,11 @@ impl Own {
         own
     }
 
+    /// Whether one of them is reached through a loopback address and this port, whichever loopback address that is.
+    pub fn is_on_loopback(&self, port: u16) -> bool {
+        self.everywhere.contains(&port) || self.loopback.contains(&port)
+    }
+
     /// Whether a connection to this address would end at the proxy itself. `is_machines` tells whether an address is
     /// one of this machine's now; it is asked about few.
     pub fn contains(&self, address: SocketAddr, is_machines: impl FnOnce(IpAddr) -> bool) -> bool {
@@ -91,5 +96,6 @@ mod tests {
             assert!(!holds(&own, &machine, text), "{text}");
         }
         assert!(!holds(&Own::default(), &machine, "127.0.0.1:80"));
+        assert!(own.is_on_loopback(9900) && !own.is_on_loopback(80));
     }
 }

@@ -56,7 +56,7 @@ use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{Banned, CachePlan, DiskPlan, Limits, ListenAddress};
+use thalweg_proxy::plan::{Banned, Barred, CachePlan, DiskPlan, Limits, ListenAddress};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -343,10 +343,12 @@ fn keep(shared: &Shared, admin: &thalweg_admin::Handle) {
     keep_off(shared, admin);
 }
 
-/// No label leads to the admin API or the metrics.
+/// No label, endpoint or request of control leads to the admin API or the metrics.
 fn keep_off(shared: &Shared, admin: &thalweg_admin::Handle) {
     let addresses = admin.addresses();
     shared.worker_pool().keep_off(addresses.admin.into_iter().chain(addresses.metrics));
+    let own = shared.worker_pool().own_addresses();
+    thalweg_client::keep_off(move |address, is_named| own.bars_call(address, is_named).map(Barred::as_str));
 }
 
 /// Stirs the control thread.
@@ -515,6 +517,7 @@ fn admin_options(settings: &Settings, socket: PathBuf, state_dir: PathBuf) -> Re
         metrics_address: settings.metrics.as_ref().and_then(tcp),
         succeeds: false,
         sockets: [None, None],
+        serves_itself: false,
     })
 }
 

@@ -478,19 +478,23 @@ fn the_attempt_that_fails_once_too_often_opens_the_breaker() {
 }
 
 #[test]
-fn a_name_that_the_file_has_not_written_never_leads_to_the_process_itself() {
-    let mut service = of_a_name();
-    service.endpoints[0].is_added = true;
-    let house = House::new(service, &[1]);
-    house.endpoint_sets.keep_off(|address| address == SocketAddr::from(([192, 0, 2, 9], 80)));
+fn an_address_that_is_barred_is_no_member_whether_it_is_written_or_resolved() {
+    fn bars_nine(_: &Endpoint, address: &PeerAddress) -> bool {
+        *address == PeerAddress::Tcp(SocketAddr::from(([192, 0, 2, 9], 80)))
+    }
+    let house = House::new(of_a_name(), &[1]);
+    house.endpoint_sets.keep_off(bars_nine);
     house.resolve(&[9, 2]);
     let picked = house.state.pick(Instant::now(), &Wanted::default()).unwrap();
     assert_eq!(*picked.address(), *house.member(2).address());
     house.resolve(&[9]);
     assert!(house.state.pick(Instant::now(), &Wanted::default()).is_none());
 
-    let house = House::new(of_a_name(), &[1]);
-    house.endpoint_sets.keep_off(|_| true);
-    house.resolve(&[9]);
-    assert!(house.state.pick(Instant::now(), &Wanted::default()).is_some(), "the file may lead anywhere");
+    let mut house = House::new(of_addresses(&[1]), &[]);
+    house.endpoint_sets.keep_off(bars_nine);
+    house.reload(of_addresses(&[9]));
+    assert!(house.state.pick(Instant::now(), &Wanted::default()).is_none());
+    house.endpoint_sets.keep_off(|_, _| false);
+    house.reload(of_addresses(&[9, 2]));
+    assert!(house.state.pick(Instant::now(), &Wanted::default()).is_some());
 }

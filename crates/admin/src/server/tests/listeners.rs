@@ -135,6 +135,21 @@ fn bodies_over_the_limit_are_refused() {
 }
 
 #[test]
+fn the_process_does_not_answer_itself_on_its_unix_socket() {
+    let folder = Folder::new();
+    let socket = folder.0.join("admin.sock");
+    let options = AdminOptions { socket: socket.clone(), ..AdminOptions::default() };
+    let handle = start(options, Arc::new(Sample::default())).expect("starts");
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let _ = stream.write_all(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut answer = Vec::new();
+    // Closed, or reset because what was asked is unread.
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+    handle.shutdown();
+}
+
+#[test]
 fn a_second_proxy_on_the_same_socket_does_not_start() {
     let running = Running::start(Some("secret"));
     let options = AdminOptions { socket: running.addresses().socket.clone(), ..AdminOptions::default() };

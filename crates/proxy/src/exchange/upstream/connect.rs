@@ -1,6 +1,7 @@
 //! Part of phase 5: a connection to a member, from its pool or new; or a stream of one that carries several requests.
 
 use crate::exchange::upstream::await_stream::{Awaited, await_stream};
+use crate::exchange::upstream::check_own::check_own;
 use crate::exchange::upstream::connection_permit::{Room, connection_place};
 use crate::exchange::upstream::pick::{Chosen, shun};
 use crate::exchange::upstream::tls::{Failed, secure};
@@ -282,6 +283,7 @@ fn multiplex(
 /// # Errors
 /// When it is clear at once that there will be no connection.
 pub(crate) fn begin(worker: &Worker, x: &Exchange, member: &Member) -> Result<Connection, Fault> {
+    check_own(worker, x, member)?;
     worker.make_upstream_room();
     let timeouts = x.timeouts();
     let silence = timeouts.idle.max(timeouts.first_byte);

@@ -140,3 +140,19 @@ fn own_addresses_have_to_be_named_one_by_one() {
     assert_eq!(permits("10.0.0.0/8:1-65535", "10.0.0.7:8081"), Ok(()));
     assert_eq!(permits("10.0.0.0/8:1-65535", "10.0.0.8:8080"), Ok(()));
 }
+
+#[test]
+fn an_entry_tells_what_it_opens() {
+    let entry = |text: &str| text.parse::<Entry>().unwrap();
+    assert_eq!(entry("127.0.0.1:9900").one(), Some("127.0.0.1:9900".parse().unwrap()));
+    assert_eq!((entry("127.0.0.1:9900-9901").one(), entry("127.0.0.0/31:9900").one()), (None, None));
+    for (text, special) in [
+        ("169.254.0.0/16:80", Some(Special::LinkLocal)),
+        ("169.254.169.254:1-65535", Some(Special::Metadata)),
+        ("127.0.0.0/8:80", Some(Special::Loopback)),
+        ("0.0.0.0/0:80", None),
+        ("169.0.0.0/8:80", None),
+    ] {
+        assert_eq!(entry(text).opens(), special, "{text}");
+    }
+}
