@@ -234,7 +234,9 @@ impl ApiRequest {
             Refusal::Invalid { field, detail, help } => Problem::invalid(&field, detail).help(help),
             Refusal::Mistakes(mistakes) => Problem::mistakes(mistakes),
             Refusal::Forbidden { keys } => Problem::forbidden_keys(keys),
-            Refusal::Unprotected { keys, detail } => Problem::unprotected(keys, detail),
+            Refusal::Unprotected { keys, detail } | Refusal::Barred { keys, detail } => {
+                Problem::unprotected(keys, detail)
+            }
             Refusal::Duplicate(what) | Refusal::Conflict(what) => Problem::new(StatusCode::CONFLICT, what),
             Refusal::Stale { version } => Problem::stale(format!("\"{}\"", self.app.tag(version)), STALE),
             Refusal::StaleConfig { etag } => Problem::stale(format!("\"{etag}\""), STALE),

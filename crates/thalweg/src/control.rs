@@ -9,6 +9,7 @@ mod access_log;
 mod acme;
 mod admin;
 mod api_keys;
+mod arrivals;
 mod base;
 mod cache;
 mod canaries;

@@ -51,6 +51,13 @@ pub enum Refusal {
         /// What would be lost, a sentence.
         detail: String,
     },
+    /// 403: what arrives by API may not lead to such an address.
+    Barred {
+        /// Paths of the keys, as in `services.a.endpoints`.
+        keys: Vec<String>,
+        /// Which addresses, and what they are, a sentence.
+        detail: String,
+    },
     /// 409: it is already there; says what.
     Duplicate(String),
     /// 409: the present state does not allow it, as a file that cannot be written.

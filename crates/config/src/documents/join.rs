@@ -6,6 +6,7 @@ use crate::api_restrictions::{forbidden, secret_places, secret_places_in};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::include::Gathered;
 use crate::interpolate::{Filled, interpolate};
+use crate::own_addresses::link_local_in;
 use crate::parse::{Format, Key, Kind, NODES, Node, TEXT, decode, parse};
 use crate::protections::is_made;
 use crate::source::{Source, Sources, Span};
@@ -168,7 +169,7 @@ fn is_admitted(tree: &Node, problems: &mut Problems) -> bool {
             problems.push(SpecError::new(Class::Invalid, section.span, message));
         }
     }
-    for breach in forbidden(tree) {
+    for breach in forbidden(tree).into_iter().chain(link_local_in(tree)) {
         let message = format!("`{}` may not come from a source", breach.key);
         let help = "files, variables, sockets and whom to trust stand in the file; write a service or chain there and name it here";
         problems.push(SpecError::new(Class::Invalid, breach.span, message).help(help));

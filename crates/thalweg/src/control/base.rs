@@ -6,16 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::Arc;
 use thalweg_config::Provenance;
-use thalweg_config::own_addresses::is_own_address;
 use thalweg_config::protections::Apart;
 use thalweg_config::settings::Discover;
 use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::Traffic;
+use thalweg_proxy::plan::{OwnAddresses, Traffic};
 use thalweg_upstream::{Address, Endpoint, Service};
-
-/// Why an endpoint that is the process itself is not used.
-const OWN: &str = "it is the admin API or the metrics";
 
 /// The plan as the configuration says, with what sources have found, and what is asked of it at each change of
 /// endpoints.
@@ -23,6 +19,8 @@ const OWN: &str = "it is the admin API or the metrics";
 pub(crate) struct Base {
     plan: Plan,
     traffic: Vec<Traffic>,
+    /// Where no endpoint leads that was found, as the configuration writes it.
+    own: OwnAddresses,
     /// The sources of services, by the positions of these.
     discover: BTreeMap<usize, Discover>,
     found: FoundSets,
@@ -72,6 +70,7 @@ impl Base {
             positions.filter_map(|(at, service)| Some((at, discover.get(&service.name)?.clone()))).collect();
         let mut base = Self {
             traffic: plan.traffic(),
+            own: OwnAddresses::written(&plan),
             plan,
             found: found.of(discover.values()),
             discover,
@@ -104,6 +103,7 @@ impl Base {
     pub(crate) fn with_plan(&self, plan: Plan) -> Self {
         Self {
             traffic: plan.traffic(),
+            own: OwnAddresses::written(&plan),
             plan,
             discover: self.discover.clone(),
             found: self.found.clone(),
@@ -231,12 +231,15 @@ impl Base {
         let mut place = 0;
         endpoints.retain(|endpoint| {
             place += 1;
+            if place <= written {
+                return true;
+            }
+            let barred = || self.own.bars(&endpoint.address, endpoint.takes_datagrams());
             let why = match kept.get(&endpoint.address) {
-                Some(why) => Some(&**why),
-                None => is_own_address(&self.plan, &endpoint.address).then_some(OWN),
+                Some(why) => Some(why.clone()),
+                None => barred().map(|barred| format!("it is {barred}")),
             };
-            let why = why.filter(|_| place > written);
-            if let Some(why) = why {
+            if let Some(why) = &why {
                 flaw = Some(format!("`{}` is left out: {why}", endpoint.url));
             }
             why.is_none()

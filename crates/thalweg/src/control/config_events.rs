@@ -59,7 +59,7 @@ pub(super) fn in_a_sentence(refusal: &Refusal) -> String {
         Refusal::Mistakes(_) => "the configuration has mistakes".into(),
         Refusal::Forbidden { keys } => format!("only the file on disk may introduce {}", keys.join(", ")),
         Refusal::Unknown(what) | Refusal::Duplicate(what) | Refusal::Conflict(what) => what.clone(),
-        Refusal::Unprotected { detail, .. } => detail.clone(),
+        Refusal::Unprotected { detail, .. } | Refusal::Barred { detail, .. } => detail.clone(),
         Refusal::Unavailable(why) => why.clone(),
         Refusal::Invalid { field, detail, .. } => format!("{field}: {detail}"),
         Refusal::Stale { .. } | Refusal::StaleConfig { .. } => "somebody else was faster".into(),

@@ -244,6 +244,7 @@ impl Shared {
         let candidate = origin.candidate(loaded, restored, &self.found());
         if !(options.dry_run && options.by.via == Via::Socket) {
             self.check_protections(origin, &on_disk, &candidate.plan)?;
+            self.check_addresses(origin, &on_disk, (&candidate.text, &candidate.plan))?;
         }
         let writes = !options.dry_run && !options.ephemeral;
         if writes && origin.file.is_none() {
@@ -329,6 +330,7 @@ impl Shared {
         let candidate = origin.candidate(loaded, text, &self.found());
         if by.via != Via::Socket {
             self.check_protections(origin, &origin.on_disk(), &candidate.plan)?;
+            self.check_addresses(origin, &origin.on_disk(), (&candidate.text, &candidate.plan))?;
         }
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
@@ -391,7 +393,8 @@ fn check_trust((name, on_disk): (&str, &str), text: &str) -> Result<(), Refusal>
     check_arrived(&known, &whole).map_err(forbidden)
 }
 
-fn tree(name: &str, text: &str) -> Option<Node> {
+/// The tree of a text, before anything is filled in.
+pub(super) fn tree(name: &str, text: &str) -> Option<Node> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add(name, text);
     parse(file, Format::of(name), &sources, &mut problems)

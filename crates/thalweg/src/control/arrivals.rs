@@ -1,0 +1,80 @@
+//! Addresses that only the file on disk may name, looked for in what arrives by API (decision 0105).
+//!
+//! The data plane does not connect to them either; here the sender learns why.
+
+use super::admin::Shared;
+use super::configuration::tree;
+use super::origin::Origin;
+use super::reload_result::TOLD;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use thalweg_admin::Refusal;
+use thalweg_config::check_text;
+use thalweg_config::own_addresses::{OwnAddress, WrittenAddress, arrived_addresses, written_addresses};
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::OwnAddresses;
+use thalweg_upstream::{Address, Service};
+
+impl Shared {
+    /// Refuses an endpoint for a service, which is `written` so in the configuration, unless that has it itself.
+    pub(super) fn check_endpoint(
+        &self,
+        written: Option<&Arc<Service>>,
+        service: &str,
+        (url, address): (&str, &Address),
+    ) -> Result<(), Refusal> {
+        if written.is_some_and(|it| it.endpoints.iter().any(|known| known.address == *address)) {
+            return Ok(());
+        }
+        let own = self.worker_pool().own_addresses();
+        let bars = |address: &Address| own.bars(address, url.starts_with("udp://"));
+        let resolved = || match address {
+            Address::Name { host, port } => {
+                let names = self.worker_pool().names();
+                let each = names.get(host).into_iter().flatten();
+                each.map(|ip| Address::Socket(SocketAddr::new(*ip, *port))).find_map(|it| bars(&it))
+            }
+            Address::Socket(_) | Address::Unix(_) => None,
+        };
+        match bars(address).or_else(resolved) {
+            None => Ok(()),
+            Some(barred) => Err(Refusal::Barred {
+                keys: vec![format!("services.{service}.endpoints")],
+                detail: format!("only the file on disk may name `{url}`: it is {barred}"),
+            }),
+        }
+    }
+
+    /// Refuses a configuration with addresses that the one on disk does not name.
+    pub(super) fn check_addresses(
+        &self,
+        origin: &Origin,
+        on_disk: &str,
+        (text, plan): (&str, &Plan),
+    ) -> Result<(), Refusal> {
+        let environment = |name: &str| std::env::var(name).ok();
+        let running = self.worker_pool().own_addresses();
+        let judged = |alone: &Plan| (arrived_addresses(alone, plan, &running), OwnAddresses::written(alone));
+        let read = || check_text(&origin.name(), on_disk, &environment).ok();
+        let (found, file) = match (on_disk != origin.text).then(read).flatten() {
+            Some(loaded) => judged(&loaded.plan),
+            None => judged(&self.runtime().base),
+        };
+        let trees = tree(&origin.name(), on_disk).zip(tree(&origin.name(), text));
+        let written =
+            trees.map(|(known, arrived)| written_addresses(&known, &arrived, &[running.clone(), file]));
+        let written = written.unwrap_or_default();
+        if found.is_empty() && written.is_empty() {
+            return Ok(());
+        }
+        let told = found.iter().map(ToString::to_string);
+        let told =
+            told.chain(written.iter().map(|WrittenAddress { key, barred }| format!("`{key}` is {barred}")));
+        let told: Vec<String> = told.take(TOLD).collect();
+        let mut keys: Vec<String> = found.iter().map(OwnAddress::key).collect();
+        keys.extend(written.into_iter().map(|it| it.key));
+        keys.dedup();
+        let detail = format!("only the file on disk may name such addresses: {}", told.join("; "));
+        Err(Refusal::Barred { keys, detail })
+    }
+}
