@@ -3,6 +3,7 @@
 mod configuration;
 mod kept;
 mod leaving;
+mod own_addresses;
 mod refusals;
 
 use std::collections::BTreeMap;
