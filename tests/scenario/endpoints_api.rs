@@ -5,6 +5,7 @@ mod kept;
 mod leaving;
 mod own_addresses;
 mod refusals;
+mod secrets;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

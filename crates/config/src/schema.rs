@@ -11,9 +11,13 @@
 mod adapt;
 mod claims;
 mod keys;
+mod marks;
 mod texts;
 
 pub use keys::keys;
+#[cfg(test)]
+pub(crate) use marks::walk::{Choice, elements, entries};
+pub(crate) use marks::{Marks, Place};
 pub(crate) use texts::{
     BalancerName, Duration, EndpointUrl, EventName, Goal, GroupName, IpAddress, KeyedBalancerName,
     ListenAddress, Method, Network, NetworkWithPorts, Path, SealDigits, Share, Size, SuiteName, UserName,

@@ -53,6 +53,7 @@ pub struct DnsSourceSpec {
     family: Option<DnsFamilySpec>,
     /// The name servers, as `10.0.0.1` or `10.0.0.1:53`. Default: those of the system (resolv.conf).
     #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-api" = "address"))]
     resolvers: Option<OneOrManySpec<String>>,
     /// Domains in which a name without a dot (after `_http._tcp.`) is looked up before it is as it stands. Default:
     /// with `resolvers` none, else those of the system.

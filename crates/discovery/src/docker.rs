@@ -46,12 +46,14 @@ const LABELS: usize = 16;
 /// Containers of Docker.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `service`")]
+#[schemars(extend("x-api" = "whole"))]
 pub struct DockerSourceSpec {
     /// The service: containers with this value of the label `thalweg.service`, else of `com.docker.compose.service`.
     service: String,
     /// Where Docker listens: `unix:///var/run/docker.sock`, `tcp://10.0.0.1:2375` or, through TLS,
     /// `https://10.0.0.1:2376`.
     #[schemars(extend("x-default" = "unix:///var/run/docker.sock"))]
+    #[schemars(extend("x-api" = "reference"))]
     socket: Option<String>,
     /// Only containers of this project of Docker Compose.
     #[schemars(extend("x-default-words" = "any"))]
@@ -75,12 +77,15 @@ pub struct DockerSourceSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// A PEM file with the certificate that Docker is shown; needs `key`.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     cert: Option<String>,
     /// A PEM file with its key.
     #[schemars(extend("x-default-words" = "must be written with `cert`"))]
+    #[schemars(extend("x-api" = "reference"))]
     key: Option<String>,
 }
 

@@ -52,6 +52,7 @@ pub struct EtcdSourceSpec {
     /// A member, or several of one cluster: the next is asked when one does not answer. Default
     /// `http://127.0.0.1:2379`.
     #[schemars(extend("x-default" = "http://127.0.0.1:2379"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<OneOrManySpec<String>>,
     /// The user, where etcd asks for one; needs `password`.
     #[schemars(extend("x-default-words" = "none"))]
@@ -62,12 +63,15 @@ pub struct EtcdSourceSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// A PEM file with the certificate that etcd is shown; needs `key`.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     cert: Option<String>,
     /// A PEM file with its key.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     key: Option<String>,
     /// Between two questions whether the watch has told of everything. What is known is at most this old, and the time
     /// of an answer older.

@@ -47,6 +47,7 @@ pub struct EurekaSourceSpec {
     /// The server with the path of its API, or several that know the same: the next is asked when one does not answer.
     /// Default `http://127.0.0.1:8761/eureka`.
     #[schemars(extend("x-default" = "http://127.0.0.1:8761/eureka"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<OneOrManySpec<String>>,
     /// The user for basic authentication.
     #[schemars(extend("x-default-words" = "none"))]
@@ -68,6 +69,7 @@ pub struct EurekaSourceSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
 }
 

@@ -37,6 +37,7 @@ pub struct FileSourceSpec {
     /// A YAML or JSON file: a list of endpoints, or a map with `endpoints`. A relative path begins at the directory
     /// of the configuration. In `route_sources`: a document, or a directory of them, whose names end with `.yaml`,
     /// `.yml`, `.json` or `.toml` and do not begin with a dot.
+    #[schemars(extend("x-api" = "reference"))]
     path: String,
     /// Between two looks at it.
     #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "1s"))]

@@ -52,6 +52,7 @@ const OWN: [&str; 10] = [
 pub struct HttpSourceSpec {
     /// The URL of a JSON or YAML document: a list of endpoints, or a map with `endpoints`, as in the source `file`. In
     /// `route_sources`: of one document, whose name is the last part of the path.
+    #[schemars(extend("x-api" = "destination"))]
     url: String,
     /// Between two requests. With `long_poll`: after an answer that the server did not hold back.
     #[schemars(extend("x-range" = ["100ms", "1h"], "x-default" = "5s"))]
@@ -71,6 +72,7 @@ pub struct HttpSourceSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
 }
 

@@ -50,6 +50,7 @@ const NAME: usize = 63;
 /// A Service of Kubernetes.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `service`")]
+#[schemars(extend("x-api" = "whole"))]
 pub struct KubernetesSourceSpec {
     /// Its name.
     service: String,
@@ -62,6 +63,7 @@ pub struct KubernetesSourceSpec {
     /// A file as `kubectl` has it, which says where the API server is and how to log in. Default: the cluster that
     /// Thalweg runs in as a pod, by its service account.
     #[schemars(extend("x-default-words" = "the cluster of the pod"))]
+    #[schemars(extend("x-api" = "reference"))]
     kubeconfig: Option<String>,
     /// The context of `kubeconfig`; default: its current one.
     #[schemars(extend("x-default-words" = "the current one"))]

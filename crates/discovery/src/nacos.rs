@@ -43,6 +43,7 @@ pub struct NacosSourceSpec {
     /// The server, or several that know the same: the next is asked when one does not answer. A URL without a path
     /// stands for the one with `/nacos`. Default `http://127.0.0.1:8848`.
     #[schemars(extend("x-default" = "http://127.0.0.1:8848"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<OneOrManySpec<String>>,
     /// The ID of the namespace; default: `public`.
     #[schemars(extend("x-default-words" = "the usual one"))]
@@ -69,6 +70,7 @@ pub struct NacosSourceSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
 }
 

@@ -59,6 +59,7 @@ pub struct RedisSourceSpec {
     prefix: Option<String>,
     /// `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`. Default `redis://127.0.0.1:6379`.
     #[schemars(extend("x-default" = "redis://127.0.0.1:6379"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<String>,
     /// The user; default: the default one.
     #[schemars(extend("x-default-words" = "none"))]
@@ -69,6 +70,7 @@ pub struct RedisSourceSpec {
     /// For TLS: certificates in PEM; only a server with a certificate that these vouch for is trusted. Default: those
     /// of the system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// The number of the database.
     #[schemars(extend("x-range" = [0, 1024], "x-default" = 0))]

@@ -54,6 +54,7 @@ pub struct ZookeeperSourceSpec {
     /// `host:port` of the servers of one ensemble: the next is asked when one does not answer. Default
     /// `127.0.0.1:2181`.
     #[schemars(extend("x-default" = "127.0.0.1:2181"))]
+    #[schemars(extend("x-api" = "destination"))]
     servers: Option<OneOrManySpec<String>>,
     /// How instances are written: `curator`, as by Curator's service discovery; `spring`, as by Spring Cloud Zookeeper,
     /// which is the same; `plain`, an address or JSON as the data of a node, or an address as its name. The data of
@@ -74,16 +75,20 @@ pub struct ZookeeperSourceSpec {
     /// Whether the servers are spoken to with TLS (their `secureClientPort`).
     #[serde(default)]
     #[schemars(extend("x-default" = false))]
+    #[schemars(extend("x-api" = "destination"))]
     tls: bool,
     /// For TLS: certificates in PEM; only a server with a certificate that these vouch for is trusted. Default: those
     /// of the system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// For TLS: a PEM file with the certificate that the servers are shown; needs `key`.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     cert: Option<String>,
     /// For TLS: a PEM file with its key.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     key: Option<String>,
 }
 

@@ -37,6 +37,7 @@ pub struct AccessSpec {
     /// Databases in MaxMind's format (MMDB) that know countries and autonomous systems; they are read again when they
     /// are replaced.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     geo_file: Option<OneOrManySpec<String>>,
     /// What clients get that do not pass: `403`, `404` as where there is nothing, or `close`, which ends the connection
     /// without an answer (over HTTP/2 the stream).

@@ -164,6 +164,7 @@ macro_rules! methods {
             /// that differ from them only in case and in characters that are neither letters nor digits count as the
             /// same. A field that would be empty is not sent.
             #[schemars(extend("x-default-words" = "none"))]
+            #[schemars(extend("x-named" = true, "x-sent" = true))]
             forward: BTreeMap<String, TemplateSpec>,
             /// Whether the credentials of clients go on to the service.
             #[schemars(extend("x-default" = false))]

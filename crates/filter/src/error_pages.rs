@@ -61,6 +61,7 @@ pub(crate) enum PageTextSpec {
 pub(crate) struct PageFileSpec {
     /// The file. A relative path begins at the directory of the file in which it is written. Braces that hold no
     /// placeholder stand for themselves.
+    #[schemars(extend("x-api" = "reference"))]
     file: String,
 }
 

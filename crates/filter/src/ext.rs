@@ -47,6 +47,7 @@ pub struct ExtSpec {
     service: String,
     /// Path and query of the question.
     #[schemars(extend("x-default" = "/"))]
+    #[schemars(extend("x-sent" = true))]
     path: Option<String>,
     /// What the service is sent of a request.
     #[schemars(extend("x-default" = "head"))]
@@ -264,7 +265,9 @@ impl Filter for Ext {
     }
 
     fn argument(&self) -> String {
-        let mut words = vec![format!("{} {}", self.service, self.path)];
+        // What stands behind `?` may be a secret.
+        let path = self.path.split('?').next().unwrap_or_default();
+        let mut words = vec![format!("{} {path}", self.service)];
         words.extend(self.max_body.map(|bytes| format!("bodies of {}", size_text(bytes as u64))));
         words.extend(match &self.fields {
             Seen::All => Some("all fields".to_owned()),

@@ -36,7 +36,7 @@ const PATH: &str = "{path}";
 #[schemars(untagged)]
 pub enum FilesSpec {
     /// The directory alone.
-    Short(String),
+    Short(#[schemars(extend("x-api" = "reference"))] String),
     /// With more.
     Long(Box<FilesMapSpec>),
 }
@@ -48,6 +48,7 @@ crate::shape::by_shape!(FilesSpec, "a directory such as `./public`, or a map wit
 #[serde(deny_unknown_fields, expecting = "a map with `root`")]
 pub struct FilesMapSpec {
     /// The directory. A relative path begins at the directory of the file in which it is written.
+    #[schemars(extend("x-api" = "reference"))]
     root: String,
     /// Names that stand for a directory, the first one that is there.
     #[serde(default)]
@@ -82,10 +83,12 @@ pub struct FilesMapSpec {
     /// Whether files and directories are served whose names begin with a dot. `/.well-known` is served anyway.
     #[serde(default)]
     #[schemars(extend("x-default" = false))]
+    #[schemars(extend("x-api" = "trust"))]
     hidden: bool,
     /// Which symbolic links are followed. The root itself may be one.
     #[serde(default)]
     #[schemars(extend("x-default" = "within"))]
+    #[schemars(extend("x-api" = "trust"))]
     follow_symlinks: Option<SymlinksSpec>,
     /// Whether a request for what is not there goes on to the service, in place of 404.
     #[serde(default)]

@@ -21,6 +21,7 @@ use thalweg_http::octet;
 #[serde(deny_unknown_fields, default, expecting = "a map with `request` and `response`")]
 pub struct HeadersSpec {
     /// Fields of the request that goes upstream.
+    #[schemars(extend("x-sent" = true))]
     request: SideSpec,
     /// Fields of the response that goes to the client, also of the proxy's own.
     response: SideSpec,
@@ -42,12 +43,15 @@ pub(crate) struct SideSpec {
     rename: BTreeMap<String, String>,
     /// Fields that are there once, with this value.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-named" = true))]
     set: BTreeMap<String, TemplateSpec>,
     /// Fields that are added to those of the same name.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-named" = true))]
     append: BTreeMap<String, TemplateSpec>,
     /// Fields that are added where there is none of that name.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-named" = true))]
     default: BTreeMap<String, TemplateSpec>,
 }
 

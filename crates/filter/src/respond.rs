@@ -44,6 +44,7 @@ pub struct RespondMapSpec {
     /// A file whose bytes are the body, up to 1 MiB; `files` serves more. It is read with the configuration. A relative
     /// path begins at the directory of the file in which it is written.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     file: Option<String>,
     /// Whether placeholders are filled in the file, a text of up to 256 KiB; braces that hold none stand for
     /// themselves.
@@ -54,6 +55,7 @@ pub struct RespondMapSpec {
     content_type: Option<String>,
     /// Fields of the answer, with placeholders.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-named" = true))]
     headers: BTreeMap<String, TemplateSpec>,
 }
 

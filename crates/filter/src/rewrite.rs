@@ -35,6 +35,7 @@ crate::shape::by_shape!(RewriteSpec, "a path such as `/v2{path}`, or a map with 
 pub struct RewriteMapSpec {
     /// The new path, with placeholders: `/v2{upstream_path}`.
     #[schemars(extend("x-default-words" = "unchanged"))]
+    #[schemars(extend("x-sent" = true))]
     path: Option<TemplateSpec>,
     /// Replaces a prefix of whole segments.
     #[schemars(extend("x-default-words" = "unchanged"))]
@@ -44,9 +45,11 @@ pub struct RewriteMapSpec {
     regex: Option<RewriteRegexSpec>,
     /// Changes parameters of the query.
     #[schemars(extend("x-default-words" = "unchanged"))]
+    #[schemars(extend("x-sent" = true))]
     query: Option<RewriteQuerySpec>,
     /// The host that the endpoint is asked for, and perhaps a port, with placeholders; wins over the service's `host`.
     #[schemars(extend("x-default-words" = "unchanged"))]
+    #[schemars(extend("x-sent" = true))]
     host: Option<TemplateSpec>,
 }
 
@@ -82,9 +85,11 @@ pub(crate) struct RewriteQuerySpec {
     remove: Option<OneOrManySpec<String>>,
     /// Parameters that are there once, with this value; with placeholders.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-named" = true))]
     set: BTreeMap<String, TemplateSpec>,
     /// Parameters that are added.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-named" = true))]
     append: BTreeMap<String, TemplateSpec>,
 }
 

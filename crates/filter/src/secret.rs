@@ -11,11 +11,12 @@ const FILE: usize = 64 * 1024;
 /// Where a secret comes from.
 #[derive(Clone, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "a map with `file`, `env` or `value`")]
+#[schemars(extend("x-api" = "secret"))]
 pub enum SecretSpec {
     /// The first line of a file.
-    File(String),
+    File(#[schemars(extend("x-api" = "reference"))] String),
     /// An environment variable.
-    Env(String),
+    Env(#[schemars(extend("x-api" = "reference"))] String),
     /// The secret itself.
     Value(String),
 }

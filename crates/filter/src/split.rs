@@ -10,6 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_core::credentials::may_be_secret;
 use thalweg_core::units::{parse_duration, parse_percent};
 use thalweg_http::octet;
 
@@ -167,9 +168,14 @@ impl Filter for Split {
     }
 
     fn argument(&self) -> String {
-        let choices = self.choices.iter().map(|Choice { value, service, share }| match share {
-            0 => format!("{value} to {service}"),
-            share => format!("{value} to {service} ({share}%)"),
+        // A value may be a secret that clients share.
+        let is_hidden = may_be_secret(self.by.name());
+        let choices = self.choices.iter().map(|Choice { value, service, share }| {
+            let value = if is_hidden { "…" } else { value };
+            match share {
+                0 => format!("{value} to {service}"),
+                share => format!("{value} to {service} ({share}%)"),
+            }
         });
         let choices = choices.collect::<Vec<_>>().join(", ");
         let sticky = self.sticky.map(|time| format!(", kept for {time:?}")).unwrap_or_default();

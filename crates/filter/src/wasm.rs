@@ -46,9 +46,11 @@ pub struct WasmSpec {
     /// The file of the module, in its binary form. A relative path begins at the directory of the file in which it is
     /// written.
     #[schemars(extend("x-default-words" = "must be written"))]
+    #[schemars(extend("x-api" = "reference"))]
     module: String,
     /// What the module is told as it starts: a text, or a map, which it gets as JSON.
     #[schemars(extend("x-default-words" = "nothing"))]
+    #[schemars(extend("x-sent" = true))]
     config: Option<WasmConfigSpec>,
     /// Which root context of the module is meant, where it has several.
     #[schemars(extend("x-default-words" = "none"))]

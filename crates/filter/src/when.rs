@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::net::IpAddr;
+use thalweg_core::credentials::may_be_secret;
 use thalweg_http::octet;
 use thalweg_route::value::Regex;
 use thalweg_route::{HostPattern, PathPattern};
@@ -86,6 +87,7 @@ pub struct WhenSpec {
     /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the
     /// whole value; each must match. For the host there is `host`.
     #[schemars(extend("x-default-words" = "all"))]
+    #[schemars(extend("x-named" = true))]
     header: Option<BTreeMap<String, String>>,
     /// Networks of clients, `10.0.0.0/8`; one must match.
     #[schemars(extend("x-default-words" = "all"))]
@@ -207,7 +209,11 @@ impl WhenSpec {
                 );
             }
             when.headers.push((name.as_str().into(), ValueTest::parse(value)?));
-            words.push(format!("{name}: {value}"));
+            // A value may be a secret that clients share.
+            words.push(match may_be_secret(name) && value != "*" {
+                true => format!("{name}: …"),
+                false => format!("{name}: {value}"),
+            });
         }
         self.who(&mut when, &mut words)?;
         for status in list(self.status.as_ref()) {

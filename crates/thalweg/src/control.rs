@@ -45,6 +45,7 @@ mod route_sources;
 mod route_status;
 mod runtime;
 pub(crate) mod sealed;
+mod sent_secrets;
 mod series;
 mod service_monitor;
 mod settle;

@@ -3,18 +3,17 @@
 use std::fmt;
 
 use super::secrets::REDACTED;
-use crate::parse::{Kind, Node};
+use crate::parse::{Key, Kind, Node};
+use crate::schema::{Marks, Place};
 
 /// Keys that tell elements of a list apart.
 const IDENTITIES: &[&str] = &["name", "id", "url", "address", "server", "servers", "cert"];
-/// Keys that say where something is sent. A secret of one destination is not one of another.
-const DESTINATIONS: &[&str] = &["url", "address", "server", "servers", "endpoint"];
-/// Listeners have addresses too, but nothing is sent there.
-const LISTENERS: &str = "listeners";
-
 /// A path of keys and elements. Equality is by identity, the text by position.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Path(Vec<Step>);
+pub(super) struct Path {
+    steps: Vec<Step>,
+    place: Place,
+}
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -47,73 +46,55 @@ fn is_hidden(identity: &Option<String>) -> bool {
 
 impl PartialEq for Path {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.steps == other.steps
     }
 }
 
 impl Path {
     /// An entry of the map here.
     pub(super) fn key(&self, name: &str, value: &Node) -> Self {
-        let destination = match self.0.first() {
-            Some(Step::Key { name, .. }) if name == LISTENERS => None,
-            _ => identity(value, DESTINATIONS),
-        };
-        self.with(Step::Key { name: name.to_owned(), destination })
+        let place = self.place.key(name, value);
+        // A secret of one destination is not one of another.
+        let destination = identity(value, |key, value| place.key(key, value).marks.destination);
+        self.with(Step::Key { name: name.to_owned(), destination }, place)
     }
 
     /// An element of the list here. A scalar is its own identity; a map is known by some of its keys,
     /// all of them together.
     pub(super) fn item(&self, at: usize, item: &Node) -> Self {
-        let identity = identity(item, IDENTITIES).or_else(|| scalar(item));
-        self.with(Step::Item { at, identity })
+        let place = self.place.item(item);
+        let tells =
+            |key: &str, value: &Node| IDENTITIES.contains(&key) || place.key(key, value).marks.destination;
+        let identity = identity(item, tells).or_else(|| scalar(item));
+        self.with(Step::Item { at, identity }, place)
     }
 
-    fn with(&self, step: Step) -> Self {
-        let mut steps = self.0.clone();
+    fn with(&self, step: Step, place: Place) -> Self {
+        let mut steps = self.steps.clone();
         steps.push(step);
-        Self(steps)
+        Self { steps, place }
+    }
+
+    /// What the schema says of it.
+    pub(super) fn marks(&self) -> Marks {
+        self.place.marks
     }
 
     /// Whether this is the path `a.b` of keys.
     pub(super) fn is(&self, dotted: &str) -> bool {
         let mut keys = dotted.split('.');
         let fits = |step: &Step| matches!(step, Step::Key { name, .. } if keys.next() == Some(name.as_str()));
-        self.0.len() == dotted.split('.').count() && self.0.iter().all(fits)
-    }
-
-    /// Whether it stands below the path `a.b` of keys.
-    pub(super) fn is_below(&self, dotted: &str) -> bool {
-        let keys: Vec<_> = dotted.split('.').collect();
-        let names = self.0.iter().map(|step| match step {
-            Step::Key { name, .. } => name.as_str(),
-            Step::Item { .. } => "",
-        });
-        self.0.len() > keys.len() && names.zip(&keys).all(|(name, key)| name == *key)
+        self.steps.len() == dotted.split('.').count() && self.steps.iter().all(fits)
     }
 
     /// Whether the last step is one of these keys.
     pub(super) fn ends_with(&self, keys: &[&str]) -> bool {
-        matches!(self.0.last(), Some(Step::Key { name, .. }) if keys.contains(&name.as_str()))
-    }
-
-    /// Whether the keys `a.b` stand one after the other somewhere above it.
-    pub(super) fn is_below_any(&self, dotted: &str) -> bool {
-        let keys: Vec<_> = dotted.split('.').collect();
-        let names: Vec<_> = self
-            .0
-            .iter()
-            .map(|step| match step {
-                Step::Key { name, .. } => name.as_str(),
-                Step::Item { .. } => "",
-            })
-            .collect();
-        let above = names.split_last().map_or(&[][..], |(_, above)| above);
-        above.windows(keys.len()).any(|window| window == keys)
+        matches!(self.steps.last(), Some(Step::Key { name, .. }) if keys.contains(&name.as_str()))
     }
 
     /// Whether the last key, elements of lists aside, is one of these.
     pub(super) fn last_key_is(&self, keys: &[&str]) -> bool {
-        let last = self.0.iter().rev().find_map(|step| match step {
+        let last = self.steps.iter().rev().find_map(|step| match step {
             Step::Key { name, .. } => Some(name),
             Step::Item { .. } => None,
         });
@@ -122,7 +103,7 @@ impl Path {
 
     /// Whether one of the last two keys, elements of lists aside, is one of these.
     pub(super) fn is_at_or_below(&self, keys: &[&str]) -> bool {
-        let names = self.0.iter().rev().filter_map(|step| match step {
+        let names = self.steps.iter().rev().filter_map(|step| match step {
             Step::Key { name, .. } => Some(name.as_str()),
             Step::Item { .. } => None,
         });
@@ -132,7 +113,7 @@ impl Path {
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, step) in self.0.iter().enumerate() {
+        for (at, step) in self.steps.iter().enumerate() {
             match step {
                 Step::Key { name, .. } if at == 0 => f.write_str(name)?,
                 Step::Key { name, .. } => write!(f, ".{name}")?,
@@ -143,10 +124,13 @@ impl fmt::Display for Path {
     }
 }
 
-/// The values of those of `keys` that a map has.
-fn identity(node: &Node, keys: &[&str]) -> Option<String> {
-    let value = |key: &&str| node.entry(key).and_then(written).map(|value| format!("{key}={value}"));
-    let values = keys.iter().filter_map(value).collect::<Vec<_>>();
+/// The values of those keys of a map that tell it from others, in the order of their names.
+fn identity(node: &Node, tells: impl Fn(&str, &Node) -> bool) -> Option<String> {
+    let Kind::Map(entries) = &node.kind else { return None };
+    let telling = entries.iter().filter(|(key, value)| tells(&key.name, value));
+    let value = |(key, value): &(Key, Node)| written(value).map(|value| format!("{}={value}", key.name));
+    let mut values = telling.filter_map(value).collect::<Vec<_>>();
+    values.sort();
     (!values.is_empty()).then(|| values.join("\n"))
 }
 

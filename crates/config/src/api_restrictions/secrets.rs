@@ -5,10 +5,11 @@ use super::path::{Path, scalar};
 use crate::diagnose::{Problems, nearest};
 use crate::parse::{Format, Kind, Node, parse};
 use crate::source::{Sources, Span};
+use thalweg_core::credentials::may_be_secret;
 
 /// What stands in the place of a secret.
 pub const REDACTED: &str = "<redacted>";
-/// Keys whose value, or whose `value:`, is a secret.
+/// Keys whose value, or whose `value:`, is a secret, also where the schema does not know them. What it knows is marked.
 const SECRETS: &[&str] = &[
     "access_token",
     "token",
@@ -24,13 +25,11 @@ const SECRETS: &[&str] = &[
     "old_secrets",
 ];
 
-/// Maps of which each `value:` is one, whatever its key is called.
-const CREDENTIALS: &[&str] = &["tracing.headers"];
-/// The same, wherever they stand.
-const CREDENTIALS_ANYWHERE: &[&str] = &["discover.http.headers"];
-
 /// Keys below a secret whose values are no secrets: they say where it is.
 const REFERENCES: &[&str] = &["file", "env", "id", "key_id"];
+/// Maps of fields and parameters by name. The names of some say that their values are secrets.
+const FIELDS: &[&str] =
+    &["append", "default", "forward", "header", "headers", "metadata", "parameters", "query", "set"];
 /// Maps whose keys are names that the user chose.
 const NAMES: &[&str] =
     &["listeners", "services", "providers", "chains", "sni", "upstreams", "backends", "clusters", "routers"];
@@ -137,7 +136,12 @@ pub(crate) fn secret_places(root: &Node, text: &str) -> Vec<Span> {
                     // stands in `users` for the hash of a password may be the password.
                     let is_map = matches!(child.kind, Kind::Map(_));
                     let is_auth = key.name == "auth" && !is_map || key.name == "users" && is_map;
-                    let below = below && !refers || !is_named && (is_auth || names_secret(&key.name));
+                    // `{ value: … }` is how a secret is written, whatever it is for.
+                    let is_value = key.name == "value" && entries.len() == 1;
+                    let is_field = above.is_some_and(|key| FIELDS.contains(&key)) && may_be_secret(&key.name);
+                    let is_hash = key.name == "hash" && !is_map;
+                    let is_secret = is_auth || is_value || is_hash || is_field || names_secret(&key.name);
+                    let below = below && !refers || !is_named && is_secret;
                     look(child, (below, Some(&key.name)), text, places);
                 }
             }
@@ -234,20 +238,23 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
     });
 }
 
-fn is_secret(path: &Path, node: &Node) -> bool {
+pub(super) fn is_secret(path: &Path, node: &Node) -> bool {
+    // `Authorization: "Bearer ${TOKEN}"` and `X-Auth-User: "{user}"` say where a value comes from.
+    let is_filled_in = path.marks().sent && matches!(&node.kind, Kind::Str(text) if is_filled_in(text));
+    if is_filled_in {
+        return holds_secret(false, node);
+    }
     let is_value = path.ends_with(&["value"]);
-    let is_credential = || {
-        CREDENTIALS.iter().any(|map| path.is_below(map))
-            || CREDENTIALS_ANYWHERE.iter().any(|map| path.is_below_any(map))
-    };
-    let by_key = path.last_key_is(SECRETS) || (is_value && (path.is_at_or_below(SECRETS) || is_credential()));
-    holds_secret(by_key, node)
+    let by_name = || path.last_key_is(SECRETS) || (is_value && path.is_at_or_below(SECRETS));
+    holds_secret(path.marks().secret || by_name(), node)
 }
 
 fn holds_secret(by_key: bool, node: &Node) -> bool {
     match &node.kind {
-        Kind::Null => false,
-        Kind::Str(text) if is_variable(text) => false,
+        // A switch, as in `access_token: true` and `{ present: true }`.
+        Kind::Null | Kind::Bool(_) => false,
+        // In a condition: any value.
+        Kind::Str(text) if is_variable(text) || text == "*" => false,
         Kind::Str(text) => {
             by_key
                 || has_credentials(text)
@@ -267,16 +274,42 @@ fn is_variable(text: &str) -> bool {
     })
 }
 
+/// References and placeholders, perhaps behind the word of a scheme, and nothing else that could be a secret.
+fn is_filled_in(text: &str) -> bool {
+    let schemes = ["Bearer ", "Basic ", "Token "];
+    let mut rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let mut is_any = false;
+    while let Some(first) = rest.chars().next() {
+        if first != '{' && !rest.starts_with("${") {
+            if first.is_alphanumeric() {
+                return false;
+            }
+            rest = rest.get(first.len_utf8()..).unwrap_or_default();
+            continue;
+        }
+        let Some(end) = rest.find('}') else { return false };
+        let (group, behind) = rest.split_at(end + 1);
+        let placeholder = group.trim_matches(['{', '}']).split('.').next().unwrap_or_default();
+        if !(is_variable(group) || (first == '{' && is_word(placeholder))) {
+            return false;
+        }
+        (rest, is_any) = (behind, true);
+    }
+    is_any
+}
+
 /// `scheme://user:password@host`
 fn has_credentials(text: &str) -> bool {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
     authority.is_some_and(|authority| authority.contains('@'))
 }
 
-/// `scheme://host/path?key=…`
+/// `scheme://host/path?key=…`, or `/path?key=…`
 fn has_secret_query(text: &str) -> bool {
     const NAMES: &[&str] = &["key", "token", "secret", "sig", "signature", "code", "password", "auth"];
-    let query = text.split_once("://").and_then(|(_, rest)| rest.split_once('?'));
+    let place = text.split_once("://").map(|(_, rest)| rest).or_else(|| text.strip_prefix('/'));
+    let query = place.and_then(|rest| rest.split_once('?'));
     let mut names =
         query.iter().flat_map(|(_, query)| query.split('&')).filter_map(|pair| pair.split('=').next());
     !text.contains(' ')

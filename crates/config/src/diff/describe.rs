@@ -4,6 +4,7 @@ use super::fields::{Fields, Times, list};
 use super::{Object, ObjectKind, services, settings};
 use crate::settings::Settings;
 use std::borrow::Cow;
+use thalweg_core::credentials::may_be_secret;
 use thalweg_filter::Chain;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{
@@ -299,8 +300,9 @@ fn conditions_on(place: &str, (conditions, conceals): (&[FieldMatch], bool), fie
             0 => format!("{place}.{name}"),
             again => format!("{place}.{name}[{again}]"),
         };
-        match conceals {
-            // Some of them came from the environment.
+        let is_open = matches!(value, ValueMatch::Present | ValueMatch::Absent);
+        match conceals || (may_be_secret(name) && !is_open) {
+            // Some of them came from the environment, and some are credentials.
             true => fields.secret(field, in_words(value)),
             false => fields.put(field, in_words(value)),
         }

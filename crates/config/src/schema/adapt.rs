@@ -111,7 +111,8 @@ pub(super) fn publish(schema: &mut Value) {
             object.insert("description".into(), told.into());
         }
         object.extend(claims.default.map(|value| ("default".to_owned(), value)));
-        super::claims::KEYWORDS.iter().for_each(|keyword| drop(object.remove(*keyword)));
+        let keywords = super::claims::KEYWORDS.iter().chain(&super::marks::KEYWORDS);
+        keywords.for_each(|keyword| drop(object.remove(*keyword)));
     });
 }
 

@@ -16,12 +16,15 @@ pub struct AccessLogSpec {
     pub format: Option<LogFormatSpec>,
     /// `stdout`, `stderr` or a file.
     #[schemars(extend("x-default" = "stdout"))]
+    #[schemars(extend("x-api" = "reference"))]
     pub path: Option<Spanned<String>>,
     /// A receiver of syslog (RFC 5424), in place of `path`.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub syslog: Option<Spanned<SyslogSpec>>,
     /// When a file moves on.
     #[schemars(extend("x-default-words" = "never"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub rotate: Option<Spanned<LogRotateSpec>>,
     /// Which exchanges have a line.
     #[schemars(extend("x-default-words" = "all"))]
@@ -48,6 +51,7 @@ pub enum LogFormatSpec {
 pub struct SyslogSpec {
     /// `unix:/dev/log`, `udp://HOST:PORT` or `tcp://HOST:PORT`; the port is 514 unless it is written.
     #[schemars(extend("pattern" = r"^(unix:/.+|(udp|tcp)://[^/?#@]+)$", "examples" = ["unix:/dev/log", "udp://10.0.0.5:514"]))]
+    #[schemars(extend("x-api" = "address"))]
     pub address: Spanned<String>,
     /// The facility.
     #[schemars(extend("x-default" = "local0"))]

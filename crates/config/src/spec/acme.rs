@@ -22,9 +22,11 @@ pub struct AcmeSpec {
     /// Where the authority says what it offers, an `https` URL.
     #[schemars(extend("x-default-words" = "that of Let's Encrypt"))]
     #[schemars(with = "Option<schema::WebhookUrl>")]
+    #[schemars(extend("x-api" = "trust"))]
     pub directory: Option<Spanned<String>>,
     /// A PEM file with the roots that the authority itself is trusted by.
     #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-api" = "reference"))]
     pub directory_ca: Option<Spanned<String>>,
     /// The kind of the certificates' keys.
     #[schemars(extend("x-default" = "p256"))]
@@ -83,6 +85,7 @@ pub struct EabSpec {
 pub struct DnsHookSpec {
     /// A program and its arguments; `set` or `unset`, the record's name and its value are added.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     pub exec: Option<Spanned<ListSpec<String>>>,
     /// A service that is called, instead of `exec`.
     #[schemars(extend("x-default-words" = "none"))]
@@ -101,6 +104,7 @@ pub struct DnsHookSpec {
 pub struct DnsWebhookSpec {
     /// `http://…` or `https://…`.
     #[schemars(with = "schema::WebhookUrl")]
+    #[schemars(extend("x-api" = "destination"))]
     pub url: Spanned<String>,
     /// What signs the calls, at least 16 bytes.
     #[schemars(extend("x-default-words" = "they are not signed"))]
@@ -117,6 +121,7 @@ pub struct OnDemandSpec {
     /// Who is asked, with `?domain=`, about a further host; 200 says yes.
     #[schemars(extend("x-default-words" = "nobody"))]
     #[schemars(with = "Option<schema::WebhookUrl>")]
+    #[schemars(extend("x-api" = "trust"))]
     pub ask: Option<Spanned<String>>,
     /// Hosts that are asked for within an hour.
     #[schemars(extend("x-range" = [1, 1000], "x-default" = 20))]

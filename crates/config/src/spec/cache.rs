@@ -20,9 +20,11 @@ pub struct CacheMemorySpec {
     pub memory: Option<Spanned<AutoSizeSpec>>,
     /// A store on a disk below the one in memory: it has what memory has no room for, and outlasts a restart.
     #[schemars(extend("x-default-words" = "memory alone"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub disk: Option<Spanned<CacheDiskSpec>>,
     /// How replicas tell each other of purges.
     #[schemars(extend("x-default-words" = "they do not"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub purge: Option<Spanned<PurgeChannelSpec>>,
 }
 
@@ -32,6 +34,7 @@ pub struct CacheMemorySpec {
 pub struct CacheDiskSpec {
     /// The directory, absolute, which nothing else uses. It is made where it is missing.
     #[schemars(extend("examples" = ["/var/cache/thalweg"]))]
+    #[schemars(extend("x-api" = "reference"))]
     pub path: Spanned<String>,
     /// Bytes of the disk that it takes at most.
     #[schemars(extend("x-range" = ["16MiB", "1024TiB"], "examples" = ["10GiB"]))]
@@ -70,6 +73,7 @@ pub enum AfterLossSpec {
 pub struct PurgeRedisSpec {
     /// `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`. The port is 6379 unless it is written.
     #[schemars(extend("examples" = ["redis://10.0.0.5:6379"]))]
+    #[schemars(extend("x-api" = "destination"))]
     pub url: Spanned<String>,
     /// The user.
     #[schemars(extend("x-default-words" = "the default user"))]
@@ -79,5 +83,6 @@ pub struct PurgeRedisSpec {
     pub password: Option<Spanned<SecretSpec>>,
     /// For TLS: certificates in PEM that vouch for the server's.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     pub ca: Option<Spanned<String>>,
 }

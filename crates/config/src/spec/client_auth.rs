@@ -12,9 +12,11 @@ pub struct ClientAuthSpec {
     #[schemars(extend("x-default" = "required"))]
     pub mode: Option<ClientAuthModeSpec>,
     /// A PEM file with the certificates of the authorities whose clients are let in.
+    #[schemars(extend("x-api" = "reference"))]
     pub ca: Spanned<String>,
     /// PEM files with lists of revoked certificates, of each authority of a client's chain one.
     #[schemars(extend("x-default-words" = "nothing is looked up"))]
+    #[schemars(extend("x-api" = "reference", "x-kept" = true))]
     pub crl: Option<Spanned<ListSpec<String>>>,
     /// What becomes of a certificate that none of the lists says anything about.
     #[schemars(extend("x-default" = "deny"))]

@@ -34,11 +34,14 @@ pub struct FileSpec {
     /// Files to read with this one: paths, or patterns with `*`, `?` and `[…]`, relative to the file in which they
     /// stand. Read before everything else.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub include: ListSpec<String>,
     /// Where the admin API listens.
     #[schemars(extend("x-default-words" = "only the unix socket"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub admin: Option<AdminSpec>,
     /// What must last.
+    #[schemars(extend("x-api" = "setting"))]
     pub state: StateSpec,
     /// Worker threads; `auto`: as many as CPUs are allowed.
     #[schemars(extend("x-range" = [1, 1024], "x-default" = "auto"))]
@@ -46,10 +49,12 @@ pub struct FileSpec {
     /// Addresses and networks whose forwarded fields are believed.
     #[schemars(extend("x-default-words" = "none"))]
     #[schemars(with = "ListSpec<schema::Network>")]
+    #[schemars(extend("x-api" = "trust", "x-kept" = true))]
     pub trusted_proxies: ListSpec<String>,
     /// `user` or `user:group` to become before threads start.
     #[schemars(extend("x-default-words" = "stay"))]
     #[schemars(with = "Option<schema::UserName>")]
+    #[schemars(extend("x-api" = "setting"))]
     pub user: Option<Spanned<String>>,
     /// Bounds on heads and connections.
     pub limits: LimitsSpec,
@@ -67,6 +72,7 @@ pub struct FileSpec {
     pub defaults: DefaultsSpec,
     /// Where metrics are served without a token.
     #[schemars(extend("x-default-words" = "nowhere"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub metrics: Option<MetricsSpec>,
     /// The access log.
     #[schemars(extend("x-default-words" = "off"))]
@@ -113,6 +119,7 @@ pub struct FileSpec {
     /// Where further routes and services come from: documents with `routes`, `services`, `chains` and `tests`, which
     /// are merged with this file while the proxy runs. What the file says wins.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "setting"))]
     pub route_sources: ListSpec<RouteSourceSpec>,
     /// Requests and what must become of them: checked before the configuration is used.
     #[schemars(extend("x-default-words" = "none"))]
@@ -134,10 +141,12 @@ pub struct AdminSpec {
     pub read_token: Option<Spanned<SecretSpec>>,
     /// A certificate: who asks speaks TLS.
     #[schemars(extend("x-default-words" = "in the clear"))]
+    #[schemars(extend("x-kept" = true))]
     pub tls: Option<AdminTlsSpec>,
     /// Allows an address that is not loopback without TLS.
     #[schemars(extend("x-default" = false))]
     #[serde(default)]
+    #[schemars(extend("x-api" = "trust"))]
     pub insecure: bool,
 }
 
@@ -146,8 +155,10 @@ pub struct AdminSpec {
 #[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`")]
 pub struct AdminTlsSpec {
     /// A PEM file with the certificate, then those that lead from it to a root.
+    #[schemars(extend("x-api" = "reference"))]
     pub cert: Spanned<String>,
     /// A PEM file with the private key of the certificate.
+    #[schemars(extend("x-api" = "reference"))]
     pub key: Spanned<String>,
 }
 
@@ -230,6 +241,7 @@ pub struct DefaultsSpec {
 pub struct MetricsSpec {
     /// `127.0.0.1:9901` and the like: `/metrics`, `/livez` and `/readyz`, no token.
     #[schemars(with = "schema::ListenAddress")]
+    #[schemars(extend("x-api" = "address"))]
     pub address: Spanned<String>,
 }
 
@@ -239,6 +251,7 @@ pub struct MetricsSpec {
 pub struct ListenerSpec {
     /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
     #[schemars(with = "schema::ListenAddress")]
+    #[schemars(extend("x-api" = "address"))]
     pub address: Spanned<String>,
     /// What is spoken.
     #[schemars(extend("x-default" = "http"))]
@@ -255,6 +268,7 @@ pub struct ListenerSpec {
     pub sni: NamedSpec<Spanned<ToSpec>>,
     /// Peers that say with the PROXY protocol on whose behalf they connect, before anything else.
     #[schemars(extend("x-default-words" = "nobody does"))]
+    #[schemars(extend("x-api" = "trust", "x-kept" = true))]
     pub proxy_protocol: Option<Spanned<ProxyProtocolSpec>>,
     /// Who may connect, by the address of the peer, or the one that it says with the PROXY protocol: asked before a
     /// byte of the client is read. Whoever may not gets no answer.
@@ -262,6 +276,7 @@ pub struct ListenerSpec {
     pub access: Option<Spanned<AddressRulesSpec>>,
     /// Certificates, and how they are used: clients speak TLS.
     #[schemars(extend("x-default-words" = "clients speak in the clear"))]
+    #[schemars(extend("x-kept" = true))]
     pub tls: Option<Spanned<ListenerTlsSpec>>,
     /// Answer every request 308: the same place through TLS, at the port of the first listener with `tls`. Not for a
     /// listener that has `tls` itself.
@@ -299,6 +314,7 @@ pub struct ListenerSpec {
 pub struct ProxyProtocolSpec {
     /// Addresses and networks of those peers. All others are clients themselves.
     #[schemars(with = "ListSpec<schema::Network>", extend("minItems" = 1))]
+    #[schemars(extend("x-kept" = true))]
     pub from: Spanned<ListSpec<String>>,
     /// Whether they always say it. Otherwise what they send may begin without: only of peers that make every byte
     /// themselves, and not for a listener where endpoints may have the first word.

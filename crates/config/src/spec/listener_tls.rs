@@ -22,9 +22,11 @@ pub struct ListenerTlsSpec {
     /// A PEM file with the certificate, then those that lead from it to a root, where there is one: a short form of
     /// `certificates` with `key`.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     pub cert: Option<Spanned<String>>,
     /// A PEM file with the private key of `cert`.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     pub key: Option<Spanned<String>>,
     /// Certificates that an authority issues and that renew themselves, beside those of the list.
     #[schemars(extend("x-default-words" = "none"))]
@@ -36,24 +38,29 @@ pub struct ListenerTlsSpec {
     /// What clients must show of themselves, for certificates that do not say it themselves and those of `acme` or
     /// `local`.
     #[schemars(extend("x-default-words" = "nothing"))]
+    #[schemars(extend("x-api" = "trust", "x-kept" = true))]
     pub client_auth: Option<ClientAuthSpec>,
     /// What a client gets that names a host without a certificate.
     #[schemars(extend("x-default" = "default"))]
     pub unknown_name: Option<UnknownNameSpec>,
     /// The oldest version that is spoken.
     #[schemars(extend("x-default" = 1.2))]
+    #[schemars(extend("x-api" = "trust", "x-kept" = true))]
     pub min_version: Option<Spanned<TlsVersionSpec>>,
     /// The newest version that is spoken.
     #[schemars(extend("x-default" = 1.3))]
+    #[schemars(extend("x-api" = "trust"))]
     pub max_version: Option<Spanned<TlsVersionSpec>>,
     /// Cipher suites by their IANA names, of both versions; the first that a client has too is taken, unless ChaCha20
     /// is the first that it offers.
     #[schemars(extend("x-default-words" = "all that there are"))]
     #[schemars(with = "Option<ListSpec<schema::SuiteName>>")]
+    #[schemars(extend("x-api" = "trust"))]
     pub suites: Option<Spanned<ListSpec<String>>>,
     /// Key exchange groups.
     #[schemars(extend("x-default-words" = "X25519MLKEM768, X25519, secp256r1 and secp384r1"))]
     #[schemars(with = "Option<ListSpec<schema::GroupName>>")]
+    #[schemars(extend("x-api" = "trust"))]
     pub groups: Option<Spanned<ListSpec<String>>>,
     /// How sessions are resumed: `off`, or settings.
     #[schemars(extend("x-default-words" = "keys of the process, which rotate"))]
@@ -94,6 +101,7 @@ pub struct TicketsSpec {
 #[serde(deny_unknown_fields, expecting = "a map with `file`")]
 pub struct TicketKeysSpec {
     /// A file with a key of 64 hexadecimal digits on each of one to eight lines: the first seals, all of them open.
+    #[schemars(extend("x-api" = "reference"))]
     pub file: Spanned<String>,
 }
 
@@ -102,14 +110,17 @@ pub struct TicketKeysSpec {
 #[serde(deny_unknown_fields, expecting = "a map with `cert` and `key`")]
 pub struct CertificateSpec {
     /// A PEM file with the certificate, then those that lead from it to a root.
+    #[schemars(extend("x-api" = "reference"))]
     pub cert: Spanned<String>,
     /// A PEM file with the private key of the certificate.
+    #[schemars(extend("x-api" = "reference"))]
     pub key: Spanned<String>,
     /// The hosts that it answers for, `*.example.com` among them.
     #[schemars(extend("x-default-words" = "those of the certificate"))]
     pub names: Option<Spanned<ListSpec<String>>>,
     /// What clients of these hosts must show of themselves, instead of what the listener says.
     #[schemars(extend("x-default-words" = "that"))]
+    #[schemars(extend("x-api" = "trust", "x-kept" = true))]
     pub client_auth: Option<ClientAuthSpec>,
 }
 

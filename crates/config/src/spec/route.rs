@@ -91,9 +91,11 @@ pub struct MatchSpec {
     pub methods: SomeSpec<String>,
     /// Fields of the request by name.
     #[schemars(extend("x-default-words" = "any"))]
+    #[schemars(extend("x-named" = true))]
     pub headers: NamedSpec<Spanned<FieldSpec>>,
     /// Parameters of the query by name.
     #[schemars(extend("x-default-words" = "any"))]
+    #[schemars(extend("x-named" = true))]
     pub query: NamedSpec<Spanned<FieldSpec>>,
     /// Addresses and networks of clients.
     #[schemars(extend("x-default-words" = "any"))]

@@ -32,6 +32,7 @@ pub struct SealedSpec {
     pub services: ListSpec<String>,
     /// Labels that hold no longer.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-kept" = true))]
     pub revoked: Option<RevokedSpec>,
     /// How long a label may be good for, from any moment on.
     #[schemars(extend("x-range" = ["1m", "8760h"], "x-default" = "24h"))]
@@ -41,12 +42,14 @@ pub struct SealedSpec {
     pub max_in_flight: Option<Spanned<u64>>,
     /// How destinations prove who they are that labels want reached through TLS.
     #[schemars(extend("x-default-words" = "these are not reached"))]
+    #[schemars(extend("x-kept" = true))]
     pub tls: Option<Spanned<ServiceTlsSpec>>,
     /// Addresses of this machine that connections to destinations come from, in turn, each with as many ports as a
     /// machine has.
     #[schemars(extend("x-default-words" = "what the kernel chooses"))]
     #[serde(default)]
     #[schemars(with = "ListSpec<schema::IpAddress>")]
+    #[schemars(extend("x-api" = "address"))]
     pub sources: ListSpec<String>,
 }
 
@@ -58,6 +61,7 @@ pub struct SealKeySpec {
     #[schemars(extend("x-range" = [1, 31]))]
     pub id: Spanned<u64>,
     /// 64 random bytes as 128 hexadecimal digits, as `openssl rand -hex 64` makes them, or where these stand.
+    #[schemars(extend("x-api" = "secret"))]
     pub secret: Spanned<SealSecretSpec>,
 }
 
@@ -144,5 +148,6 @@ impl JsonSchema for SealSecretSpec {
 pub struct RevokedSpec {
     /// A file with a label on each line; `#` begins a comment. It is looked at while the proxy runs: a label that is
     /// added holds no longer.
+    #[schemars(extend("x-api" = "reference"))]
     pub file: Spanned<String>,
 }

@@ -8,11 +8,12 @@ use std::fmt;
 /// Where a secret comes from.
 #[derive(Clone, Deserialize, Eq, JsonSchema, PartialEq)]
 #[serde(rename_all = "snake_case", expecting = "a map with `file`, `env` or `value`")]
+#[schemars(extend("x-api" = "secret"))]
 pub enum SecretSpec {
     /// The first line of a file.
-    File(Spanned<String>),
+    File(#[schemars(extend("x-api" = "reference"))] Spanned<String>),
     /// An environment variable.
-    Env(Spanned<String>),
+    Env(#[schemars(extend("x-api" = "reference"))] Spanned<String>),
     /// The secret itself.
     Value(Spanned<String>),
 }

@@ -85,6 +85,7 @@ pub struct ServiceSpec {
     pub host: Option<Spanned<String>>,
     /// How endpoints with `https://` prove who they are.
     #[schemars(extend("x-default-words" = "to whom the system trusts, by the host of their URL"))]
+    #[schemars(extend("x-kept" = true))]
     pub tls: Option<Spanned<ServiceTlsSpec>>,
     /// What is spoken with endpoints; `auto`: with `https://` what they choose of HTTP/2 and HTTP/1.1, else HTTP/1.1.
     #[schemars(extend("x-default" = "auto"))]

@@ -41,6 +41,7 @@ pub struct LongRequestSpec {
     pub url: Spanned<String>,
     /// Fields of the request by name; a `host` takes the place of the URL's.
     #[serde(default)]
+    #[schemars(extend("x-named" = true))]
     pub headers: NamedSpec<Spanned<String>>,
     /// The address that the request comes from.
     #[schemars(extend("x-default" = "127.0.0.1"))]

@@ -13,6 +13,7 @@ use serde::Deserialize;
 pub struct TracingSpec {
     /// The collector: `http://127.0.0.1:4318` and the like. Over HTTP, `/v1/traces` is added to a URL without a path.
     #[schemars(with = "schema::WebhookUrl")]
+    #[schemars(extend("x-api" = "destination"))]
     pub endpoint: Spanned<String>,
     /// What is spoken there: OTLP over HTTP or over gRPC.
     #[schemars(extend("x-default" = "http"))]

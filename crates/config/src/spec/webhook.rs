@@ -13,6 +13,7 @@ use serde::Deserialize;
 pub struct WebhookSpec {
     /// `http://…` or `https://…`.
     #[schemars(with = "schema::WebhookUrl")]
+    #[schemars(extend("x-api" = "destination"))]
     pub url: Spanned<String>,
     /// Names of events.
     #[schemars(extend("x-default-words" = "all of them"))]

@@ -30,6 +30,7 @@ pub struct ConsulRoutesSpec {
     /// The agent, or several that know the same: the next is asked when one does not answer. Default
     /// `http://127.0.0.1:8500`.
     #[schemars(extend("x-default" = "http://127.0.0.1:8500"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<OneOrManySpec<String>>,
     /// The ACL token, with `read` of the prefix (`key_prefix`).
     #[schemars(extend("x-default-words" = "none"))]
@@ -54,6 +55,7 @@ pub struct ConsulRoutesSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
 }
 

@@ -32,6 +32,7 @@ pub struct EurekaRegistrationSpec {
     /// The server with the path of its API, or several that know the same: the next is asked when one does not answer.
     /// Default `http://127.0.0.1:8761/eureka`.
     #[schemars(extend("x-default" = "http://127.0.0.1:8761/eureka"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<OneOrManySpec<String>>,
     /// The user for basic authentication.
     #[schemars(extend("x-default-words" = "none"))]
@@ -42,6 +43,7 @@ pub struct EurekaRegistrationSpec {
     /// Certificates in PEM: only a server with a certificate that these vouch for is trusted. Default: those of the
     /// system.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// The name under which others find it.
     app: String,
@@ -72,6 +74,7 @@ pub struct EurekaRegistrationSpec {
     interval: Option<String>,
     /// What is said of it beside, such as `zone`.
     #[serde(default)]
+    #[schemars(extend("x-named" = true))]
     metadata: BTreeMap<String, String>,
 }
 

@@ -33,6 +33,7 @@ pub struct KubernetesRoutesSpec {
     /// A file as `kubectl` has it, which says where the API server is and how to log in. Default: the cluster that
     /// Thalweg runs in as a pod, by its service account.
     #[schemars(extend("x-default-words" = "the cluster of the pod"))]
+    #[schemars(extend("x-api" = "reference"))]
     kubeconfig: Option<String>,
     /// The context of `kubeconfig`; default: its current one.
     #[schemars(extend("x-default-words" = "the current one"))]

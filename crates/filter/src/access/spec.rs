@@ -46,15 +46,15 @@ enum KindSpec {
     /// A list of the section `lists`, or `blocked`, by its name.
     List(String),
     /// A file with a network on each line, `#` begins a comment; it is read again when it has changed.
-    File(String),
+    File(#[schemars(extend("x-api" = "reference"))] String),
     /// The same at a URL, which is asked every 15 minutes, or as often as `every` says.
-    Url(UrlSpec),
+    Url(#[schemars(extend("x-api" = "address"))] UrlSpec),
     /// Countries by their codes of two letters (ISO 3166-1).
     Country(OneOrManySpec<String>),
     /// Autonomous systems by their numbers.
     Asn(#[schemars(schema_with = "systems")] OneOrManySpec<u32>),
     /// Fields of requests, as in `when.header`.
-    Header(BTreeMap<String, String>),
+    Header(#[schemars(extend("x-named" = true))] BTreeMap<String, String>),
     /// Paths of requests, as in `when.path`.
     Path(OneOrManySpec<String>),
 }
@@ -80,6 +80,7 @@ enum UrlSpec {
 #[serde(deny_unknown_fields)]
 struct UrlTermsSpec {
     /// `http://…` or `https://…`.
+    #[schemars(extend("x-api" = "address"))]
     at: String,
     /// How often it is asked, with the tag of what was there (`If-None-Match`).
     #[schemars(extend("x-range" = ["2s", "30d"], "x-default" = "15m"))]
@@ -99,6 +100,7 @@ pub struct AddressRulesSpec {
     deny: Option<MembersSpec>,
     /// Databases in MaxMind's format (MMDB) that know countries and autonomous systems.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     geo_file: Option<OneOrManySpec<String>>,
 }
 

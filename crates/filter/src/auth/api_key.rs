@@ -25,6 +25,7 @@ pub(crate) struct ApiKeySpec {
     /// writes them, at most 16 MiB. It is read again when it has changed; while it has a bad line, what was read before
     /// stays in force.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     file: Option<String>,
     /// The name of a list of keys that are added and revoked while the proxy runs, through the admin API
     /// (`/api/v1/keys`), beside those of `file` or `keys`. It has from 1 to 64 letters, digits and `-_.`.
@@ -50,6 +51,7 @@ pub(crate) struct ApiKeySpec {
 #[serde(deny_unknown_fields, expecting = "a map with `hash`")]
 pub(crate) struct KnownKeySpec {
     /// The SHA-256 of the key, `sha256:` and hexadecimal digits or base64, as `thalweg hash-key` writes it.
+    #[schemars(extend("x-api" = "secret"))]
     hash: String,
     /// What it may do, one or a list.
     #[serde(default)]

@@ -51,9 +51,11 @@ pub(crate) struct BasicSpec {
     /// A file with lines of `NAME:HASH`, as `htpasswd -B` and `thalweg hash-password` write them, at most 16 MiB. It is
     /// read again when it has changed; while it has a bad line, what was read before stays in force.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     file: Option<String>,
     /// Names of users, and hashes of their passwords: bcrypt, or argon2id in the PHC form.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "secret"))]
     users: BTreeMap<String, HashSpec>,
     /// How long a login that was right passes without another check of its password; 0s: each is checked.
     #[schemars(extend("x-range" = ["0s", "24h"], "x-default" = "5m"))]

@@ -53,6 +53,7 @@ pub(crate) struct ForwardAuthSpec {
     service: String,
     /// Path and query of the question. The place of the request is in `X-Forwarded-Uri` and `X-Original-URL`.
     #[schemars(extend("x-default" = "/"))]
+    #[schemars(extend("x-sent" = true))]
     path: Option<String>,
     /// The method of the question.
     #[schemars(extend("x-default" = "GET"))]
@@ -166,6 +167,8 @@ impl ForwardAuthSpec {
     }
 
     fn written(&self, path: &str, timeout: Duration) -> Box<str> {
+        // What stands behind `?` may be a secret.
+        let path = path.split('?').next().unwrap_or_default();
         let mut words = vec![format!("{} {path}", self.service), format!("within {timeout:?}")];
         words.extend(self.method.clone().filter(|method| method != "GET"));
         words.extend(self.fields.iter().map(|names| format!("sees {}", names.join(" "))));

@@ -47,18 +47,22 @@ pub(crate) struct JwtSpec {
     /// Where the issuer publishes its keys (RFC 7517). They are fetched again every `refresh`, and when a token names
     /// one that is not known, at most three times within 30 seconds.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "destination"))]
     jwks_url: Option<String>,
     /// A file with such a set of keys.
     #[schemars(extend("x-default-words" = "none"))]
+    #[schemars(extend("x-api" = "reference"))]
     jwks_file: Option<String>,
     /// One key.
     #[schemars(extend("x-default-words" = "none"))]
     key: Option<JwtKeySpec>,
     /// Certificates in PEM that vouch for the server of `jwks_url`.
     #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// Whether `jwks_url` may be without TLS: whoever stands in between can then sign tokens.
     #[schemars(extend("x-default" = false))]
+    #[schemars(extend("x-api" = "trust"))]
     allow_http: bool,
     /// How often the keys are fetched.
     #[schemars(extend("x-range" = ["10s", "30d"], "x-default" = "5m"))]
@@ -101,7 +105,7 @@ pub(crate) struct JwtSpec {
 #[serde(rename_all = "snake_case", expecting = "a map with `file` or `secret`")]
 pub(crate) enum JwtKeySpec {
     /// A file with public keys or certificates in PEM.
-    File(String),
+    File(#[schemars(extend("x-api" = "reference"))] String),
     /// A secret of at least 32 bytes that the issuer shares: whoever has it can sign tokens.
     Secret(SecretSpec),
 }

@@ -55,6 +55,7 @@ pub(crate) struct OidcSpec {
     old_secrets: Vec<SecretSpec>,
     /// What clients call this site, `https://shop.example.com`.
     #[schemars(extend("x-default-words" = "as the request names it"))]
+    #[schemars(extend("x-api" = "destination"))]
     url: Option<String>,
     /// The path that providers send browsers back to; it must be registered with them, and be one of this route.
     #[schemars(extend("x-default" = "/.auth/callback"))]
@@ -96,6 +97,7 @@ pub(crate) struct OidcSpec {
 pub(crate) struct OidcProviderSpec {
     /// Its URL, exactly as it names itself: `/.well-known/openid-configuration` below it says the rest.
     #[schemars(extend("x-default-words" = "must be written"))]
+    #[schemars(extend("x-api" = "destination"))]
     issuer: String,
     /// Who the proxy is to it.
     #[schemars(extend("x-default-words" = "must be written"))]
@@ -108,15 +110,18 @@ pub(crate) struct OidcProviderSpec {
     scopes: Option<Vec<String>>,
     /// More parameters of the login, such as `prompt` or `hd`.
     #[schemars(extend("x-default-words" = "none", "maxProperties" = LISTED))]
+    #[schemars(extend("x-named" = true))]
     parameters: BTreeMap<String, String>,
     /// What the page calls it on which browsers choose.
     #[schemars(extend("x-default-words" = "its name"))]
     title: Option<String>,
     /// Certificates in PEM that vouch for its servers.
     #[schemars(extend("x-default-words" = "those of the system"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// Whether `issuer` may be without TLS: whoever stands in between can then log in as anybody.
     #[schemars(extend("x-default" = false))]
+    #[schemars(extend("x-api" = "trust"))]
     allow_http: bool,
     /// How often its endpoints and keys are fetched.
     #[schemars(extend("x-range" = ["10s", "30d"], "x-default" = "5m"))]

@@ -40,6 +40,7 @@ pub(super) enum StoreSpec {
 pub(super) struct RedisSpec {
     /// `redis://HOST:PORT`, `rediss://HOST:PORT` for TLS, or `unix:/PATH`. The port is 6379 unless it is written.
     #[schemars(extend("examples" = ["redis://10.0.0.5:6379"]))]
+    #[schemars(extend("x-api" = "destination"))]
     url: String,
     /// The user.
     #[schemars(extend("x-default-words" = "the default user"))]
@@ -49,6 +50,7 @@ pub(super) struct RedisSpec {
     password: Option<SecretSpec>,
     /// For TLS: certificates in PEM that vouch for the server's.
     #[schemars(extend("x-default-words" = "those that the system trusts"))]
+    #[schemars(extend("x-api" = "reference"))]
     ca: Option<String>,
     /// The number of the database.
     #[schemars(extend("x-range" = [0, 1024], "x-default" = 0))]

@@ -14,6 +14,7 @@ use crate::state::exchange::Exchange;
 use crate::state::token::Token;
 use std::net::IpAddr;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use thalweg_core::credentials::may_be_secret;
 use thalweg_core::{Fault, FaultKind, RequestId};
 use thalweg_filter::{Fetched, Job, JobResult, NoConnection, Reply, RequestCx};
 use thalweg_http::Progress;
@@ -205,11 +206,20 @@ impl Trace {
         }
     }
 
-    /// The target that goes upstream.
+    /// The target that goes upstream. What a filter has added to the query is not shown where it may be a secret.
     pub(super) fn target(&self) -> String {
         let mut out = Vec::new();
         write_target(&mut out, &self.x);
-        lossy(&out)
+        let whole = lossy(&out);
+        let Some((path, query)) = whole.split_once('?') else { return whole };
+        let asked = self.x.query().map(lossy).unwrap_or_default();
+        let shown = |pair: &str| match pair.split_once('=') {
+            Some((name, _)) if may_be_secret(name) && !asked.split('&').any(|known| known == pair) => {
+                format!("{name}=[redacted]")
+            }
+            _ => pair.to_owned(),
+        };
+        format!("{path}?{}", query.split('&').map(shown).collect::<Vec<_>>().join("&"))
     }
 
     /// The host that goes upstream; `None` when it is that of whichever endpoint is chosen.

@@ -3,6 +3,7 @@
 use super::explanation::Failed;
 use super::trace::{Trace, lossy};
 use crate::plan::Plan;
+use thalweg_core::credentials::may_be_secret;
 use thalweg_route::{FieldMatch, Miss, RouteId, RouteMatch, ValueMatch};
 
 /// Hosts, methods and the like that are named in one sentence.
@@ -49,6 +50,7 @@ fn value(condition: &'static str, field: &FieldMatch, found: Option<String>, con
         ValueMatch::Present => "any value".to_owned(),
         ValueMatch::Absent => "absent".to_owned(),
         _ if conceals => "a value from the environment".to_owned(),
+        _ if may_be_secret(&field.name) => "a value that is not shown".to_owned(),
         ValueMatch::Exact(text) => format!("`{text}`"),
         ValueMatch::Prefix(text) => format!("one that begins with `{text}`"),
         ValueMatch::Suffix(text) => format!("one that ends with `{text}`"),

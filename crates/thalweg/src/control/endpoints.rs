@@ -6,6 +6,7 @@ use super::endpoint_status::{condition_of, members_of};
 use super::overlay::{AddedEndpointSpec, ModeSpec};
 use super::route_status::{route_status, route_statuses};
 use super::runtime::{Drain, Runtime};
+use super::sent_secrets::keeps_its_endpoints;
 use super::service_monitor::drain_finished;
 use super::traffic::differs;
 use super::weights::in_force_of;
@@ -118,6 +119,7 @@ impl Shared {
         new: &NewEndpoint,
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
+        let is_sent_secrets = self.is_sent_secrets(service);
         let mut runtime = self.runtime();
         let set = self.set_of(service)?;
         let known = &set.service;
@@ -162,6 +164,8 @@ impl Shared {
                 )));
             }
             url = known.url.clone();
+        } else if is_sent_secrets {
+            return Err(keeps_its_endpoints(service));
         }
         let in_file = in_file.is_some();
         runtime.end_drain(service, &url);

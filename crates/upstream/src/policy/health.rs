@@ -65,7 +65,7 @@ pub enum Check {
     /// An HTTP/1.1 request on a connection of its own.
     Http {
         /// Path and query; default `/`.
-        #[serde(serialize_with = "written::text")]
+        #[serde(serialize_with = "hidden_query")]
         path: Arc<str>,
         /// Default `GET`.
         #[serde(serialize_with = "written::text")]
@@ -79,6 +79,14 @@ pub enum Check {
         #[serde(serialize_with = "written::maybe_text")]
         body: Option<Regex>,
     },
+}
+
+/// What stands behind `?` may be a secret.
+fn hidden_query<S: Serializer>(path: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    match path.split_once('?') {
+        Some((shown, _)) => written::Partly::of(format_args!("{shown}?…"), &**path).serialize(serializer),
+        None => serializer.serialize_str(path),
+    }
 }
 
 fn initial<S: Serializer>(starts_unhealthy: &bool, serializer: S) -> Result<S::Ok, S::Error> {

@@ -25,6 +25,7 @@ pub enum EndpointSpec {
 pub struct LongEndpointSpec {
     /// The URL.
     #[schemars(with = "schema::EndpointUrl")]
+    #[schemars(extend("x-api" = "address"))]
     pub url: Spanned<String>,
     /// Its share.
     #[schemars(extend("x-range" = [0, 1000], "x-default" = 1))]

@@ -19,12 +19,14 @@ pub struct HealthSpec {
     /// Path and query that are asked for.
     #[schemars(extend("x-default" = "/"))]
     #[schemars(with = "Option<schema::Path>")]
+    #[schemars(extend("x-sent" = true))]
     pub path: Option<Spanned<String>>,
     /// The method.
     #[schemars(extend("x-default" = "GET"))]
     #[schemars(with = "Option<schema::Method>")]
     pub method: Option<Spanned<String>>,
     /// Further fields of the request; `host` replaces the endpoint's own name.
+    #[schemars(extend("x-named" = true, "x-sent" = true))]
     pub headers: NamedSpec<Spanned<String>>,
     /// Statuses that pass.
     #[schemars(extend("x-default" = ["200-399"]))]

@@ -1,0 +1,298 @@
+//! Secrets in what is sent to services: fields of requests that filters set, and those of health checks.
+//!
+//! `Authorization: "${TOKEN}"` belongs to the endpoints that the file on disk sends it to. A configuration that arrives
+//! may send it to fewer of them, and to no others: neither by other endpoints of the service, nor by another service of
+//! the route, nor by a filter that calls one. Works on trees before `${…}` is filled in; names of services are looked for
+//! in all texts of filters, which is more than there are.
+
+use super::path::Path;
+use super::secrets::is_secret;
+use super::{Breach, holds_variable, map_entries};
+use crate::parse::{Kind, Node};
+use crate::source::Span;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A secret and where it goes.
+struct Flow {
+    secret: Carried,
+    to: BTreeSet<String>,
+}
+
+/// A secret in something that is sent.
+#[derive(Clone)]
+struct Carried {
+    /// As written.
+    text: String,
+    is_variable: bool,
+    key: String,
+    span: Span,
+}
+
+/// Finds secrets of the file on disk that would go where they do not go now.
+pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
+    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for Flow { secret, to } in flows(on_disk) {
+        known.entry(secret.text).or_default().extend(to);
+    }
+    for Flow { secret, to } in flows(arrived) {
+        let stays = match known.get(&secret.text) {
+            Some(before) => to.is_subset(before),
+            // A text that the file does not have is no secret of the file.
+            None => !secret.is_variable,
+        };
+        if !stays && breaches.iter().all(|breach| breach.key != secret.key) {
+            breaches.push(Breach { key: secret.key, span: secret.span });
+        }
+    }
+}
+
+/// The names of services that are sent secrets in fields of requests: their endpoints are those of the file.
+pub fn services(tree: &Node) -> BTreeSet<String> {
+    let file = File::of(tree);
+    let mut names = BTreeSet::new();
+    for (name, service) in &file.services {
+        if !service.load.carried.is_empty() {
+            names.insert((*name).to_owned());
+            names.extend(service.load.names.iter().filter(|name| file.is_service(name)).cloned());
+        }
+    }
+    for load in file.routes.iter().filter(|load| !load.carried.is_empty()) {
+        names.extend(load.names.iter().filter(|name| file.is_service(name)).cloned());
+    }
+    names
+}
+
+fn flows(tree: &Node) -> Vec<Flow> {
+    let file = File::of(tree);
+    let mut flows = Vec::new();
+    for service in file.services.values() {
+        let mut to = service.endpoints.clone();
+        to.extend(file.endpoints(&service.load.names));
+        flows.extend(
+            service.load.carried.iter().map(|secret| Flow { secret: secret.clone(), to: to.clone() }),
+        );
+    }
+    for load in &file.routes {
+        let to = file.endpoints(&load.names);
+        flows.extend(load.carried.iter().map(|secret| Flow { secret: secret.clone(), to: to.clone() }));
+    }
+    flows
+}
+
+/// What filters carry, and the texts among which names of services are.
+#[derive(Clone, Default)]
+struct Load {
+    carried: Vec<Carried>,
+    names: BTreeSet<String>,
+}
+
+struct Service {
+    endpoints: BTreeSet<String>,
+    load: Load,
+}
+
+struct File<'a> {
+    services: BTreeMap<&'a str, Service>,
+    /// What the filters of each route carry, and where it leads.
+    routes: Vec<Load>,
+}
+
+impl<'a> File<'a> {
+    fn of(tree: &'a Node) -> Self {
+        let root = Path::default();
+        let section = |name: &str| tree.entry(name).map(|node| (node, root.key(name, node)));
+        let chains = Chains(section("chains"));
+        let mut services = BTreeMap::new();
+        if let Some((all, path)) = section("services") {
+            for (name, service) in map_entries(all) {
+                let path = path.key(name, service);
+                let mut load = Load::default();
+                carried(service, &path, &mut load.carried);
+                chains.read(service, &path, &mut load);
+                services.insert(name, Service { endpoints: endpoints_of(service), load });
+            }
+        }
+        let mut file = Self { services, routes: Vec::new() };
+        let mut defaults = Load::default();
+        if let Some((node, path)) = section("defaults") {
+            chains.read(node, &path, &mut defaults);
+        }
+        let listeners: Vec<(&str, Load)> = section("listeners").map_or(Vec::new(), |(all, path)| {
+            let read = |(name, node): (&'a str, &'a Node)| {
+                let mut load = Load::default();
+                chains.read(node, &path.key(name, node), &mut load);
+                (name, load)
+            };
+            map_entries(all).map(read).collect()
+        });
+        if let Some((Node { kind: Kind::Seq(routes), .. }, path)) = section("routes") {
+            for (at, route) in routes.iter().enumerate() {
+                let mut load = Load::default();
+                chains.read(route, &path.item(at, route), &mut load);
+                if route.entry("inherit").is_none_or(|inherit| inherit.kind != Kind::Bool(false)) {
+                    load.add(&defaults);
+                    let own = route.entry("listeners");
+                    let listeners =
+                        listeners.iter().filter(|(name, _)| own.is_none_or(|own| names(own, name)));
+                    listeners.for_each(|(_, inherited)| load.add(inherited));
+                }
+                leads_to(route, &mut load.names);
+                file.routes.push(load);
+            }
+        }
+        file
+    }
+
+    fn is_service(&self, name: &str) -> bool {
+        self.services.contains_key(name)
+    }
+
+    /// Where the services among these names lead, those that their filters call included, and URLs among them.
+    fn endpoints(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
+        let mut to = BTreeSet::new();
+        for name in names {
+            match self.services.get(name.as_str()) {
+                Some(service) => {
+                    to.extend(service.endpoints.iter().cloned());
+                    let called =
+                        service.load.names.iter().filter_map(|name| self.services.get(name.as_str()));
+                    called.for_each(|called| to.extend(called.endpoints.iter().cloned()));
+                }
+                None if name.contains("://") || name.starts_with('{') => drop(to.insert(name.clone())),
+                None => {}
+            }
+        }
+        to
+    }
+}
+
+impl Load {
+    fn add(&mut self, other: &Self) {
+        self.carried.extend(other.carried.iter().cloned());
+        self.names.extend(other.names.iter().cloned());
+    }
+}
+
+/// The section `chains` with its path.
+struct Chains<'a>(Option<(&'a Node, Path)>);
+
+impl Chains<'_> {
+    /// Reads the filters of a route, a listener, a service or the defaults.
+    fn read(&self, owner: &Node, path: &Path, load: &mut Load) {
+        if let Some(filters) = owner.entry("filters") {
+            self.list(filters, &path.key("filters", filters), (&mut BTreeSet::new(), load));
+        }
+    }
+
+    fn list(&self, filters: &Node, path: &Path, (seen, load): (&mut BTreeSet<String>, &mut Load)) {
+        let Kind::Seq(items) = &filters.kind else { return };
+        for (at, item) in items.iter().enumerate() {
+            if let Some(Node { kind: Kind::Str(name), .. }) = item.entry("chain") {
+                let chain = self.0.as_ref().and_then(|(all, path)| Some((all.entry(name)?, path)));
+                if let Some((chain, path)) = chain.filter(|_| seen.insert(name.clone())) {
+                    self.list(chain, &path.key(name, chain), (seen, load));
+                }
+                continue;
+            }
+            let path = path.item(at, item);
+            let mut found = Vec::new();
+            carried(item, &path, &mut found);
+            // Those of a service's own filters are among all that it carries.
+            found.retain(|new| load.carried.iter().all(|known| known.key != new.key));
+            load.carried.extend(found);
+            texts(item, &mut load.names);
+        }
+    }
+}
+
+/// Secrets in what is sent.
+fn carried(node: &Node, path: &Path, found: &mut Vec<Carried>) {
+    match &node.kind {
+        Kind::Map(entries) => {
+            entries.iter().for_each(|(key, child)| carried(child, &path.key(&key.name, child), found));
+        }
+        Kind::Seq(items) => {
+            items.iter().enumerate().for_each(|(at, item)| carried(item, &path.item(at, item), found));
+        }
+        Kind::Str(text) if path.marks().sent => {
+            let is_variable = holds_variable(text);
+            if is_variable || is_secret(path, node) {
+                found.push(Carried {
+                    text: text.clone(),
+                    is_variable,
+                    key: path.to_string(),
+                    span: node.span,
+                });
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Every text and every key: both may be names of services.
+fn texts(node: &Node, found: &mut BTreeSet<String>) {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().for_each(|(key, child)| {
+            found.insert(key.name.clone());
+            texts(child, found);
+        }),
+        Kind::Seq(items) => items.iter().for_each(|item| texts(item, found)),
+        Kind::Str(text) if !text.contains("://") => drop(found.insert(text.clone())),
+        _ => {}
+    }
+}
+
+/// Where a route leads: services and URLs, and sealed destinations as a whole.
+fn leads_to(route: &Node, found: &mut BTreeSet<String>) {
+    fn all(node: &Node, found: &mut BTreeSet<String>) {
+        match &node.kind {
+            Kind::Map(entries) => entries.iter().for_each(|(_, child)| all(child, found)),
+            Kind::Seq(items) => items.iter().for_each(|item| all(item, found)),
+            Kind::Str(text) => drop(found.insert(text.clone())),
+            _ => {}
+        }
+    }
+    for place in ["to", "canary"].iter().filter_map(|key| route.entry(key)) {
+        all(place, found);
+        found.extend(place.entry("sealed").map(|sealed| format!("{{sealed {}}}", whole(sealed))));
+    }
+}
+
+/// The URLs of a service, and its source as a whole.
+fn endpoints_of(service: &Node) -> BTreeSet<String> {
+    fn urls(node: &Node, found: &mut BTreeSet<String>) {
+        match &node.kind {
+            Kind::Str(url) => drop(found.insert(url.clone())),
+            Kind::Seq(items) => items.iter().for_each(|item| urls(item, found)),
+            Kind::Map(_) => node.entry("url").into_iter().for_each(|url| urls(url, found)),
+            _ => {}
+        }
+    }
+    let mut found = BTreeSet::new();
+    service.entry("endpoints").into_iter().for_each(|node| urls(node, &mut found));
+    found.extend(service.entry("discover").map(|source| format!("{{discover {}}}", whole(source))));
+    found
+}
+
+/// A value as one text, whatever the order of its keys.
+fn whole(node: &Node) -> String {
+    match &node.kind {
+        Kind::Map(entries) => {
+            let mut all: Vec<_> =
+                entries.iter().map(|(key, child)| format!("{:?}: {}", key.name, whole(child))).collect();
+            all.sort();
+            format!("{{{}}}", all.join(", "))
+        }
+        Kind::Seq(items) => format!("[{}]", items.iter().map(whole).collect::<Vec<_>>().join(", ")),
+        kind => format!("{kind:?}"),
+    }
+}
+
+/// Whether `listeners` of a route, a name or a list of them, has this one.
+fn names(listeners: &Node, name: &str) -> bool {
+    match &listeners.kind {
+        Kind::Str(text) => text == name,
+        Kind::Seq(items) => items.iter().any(|item| names(item, name)),
+        _ => false,
+    }
+}

@@ -1,0 +1,274 @@
+//! What a field may not do by API, and what is not shown of it: marks on the fields of Specs, and the place of a node.
+//!
+//! A field of a Spec, a variant or a type has one of
+//! `#[schemars(extend("x-api" = "trust"))]`:
+//!
+//! | mark | meaning |
+//! |---|---|
+//! | `setting` | a setting of the process: only the file introduces it, with everything below it |
+//! | `reference` | names a file, a variable, a program or a socket: only the file introduces it |
+//! | `trust` | decides who is believed, or how strictly something is verified: only the file introduces it |
+//! | `whole` | reaches something that is the proxy's own: the same as in the file as a whole, or not there |
+//! | `secret` | a secret: its value is not shown, and belongs to its destination |
+//! | `destination` | an address that a secret beside it or below is sent to |
+//! | `address` | an address that no secret is sent to |
+//!
+//! Beside it may stand `"x-kept" = true` (what has it in the file may not lose it), `"x-named" = true` (a map of fields
+//! or parameters, of which those are secrets whose names say so) and `"x-sent" = true` (what stands below goes to
+//! services, and secrets among it stay with them).
+//!
+//! Marks of a map hold for everything below it. [`Place`] walks beside a tree of nodes. The marks are not published.
+
+use super::{annotated, forms, has_type};
+use crate::parse::{Kind, Node};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+use thalweg_core::credentials::may_be_secret;
+
+const API: &str = "x-api";
+const KEPT: &str = "x-kept";
+const NAMED: &str = "x-named";
+const SENT: &str = "x-sent";
+/// All of them.
+pub(super) const KEYWORDS: [&str; 4] = [API, KEPT, NAMED, SENT];
+/// Keywords of JSON Schema that say where a node may stand.
+const LOOKED_AT: [&str; 8] =
+    ["$defs", "$ref", "additionalProperties", "anyOf", "const", "items", "properties", "type"];
+/// Longest chain of references and forms; the schema has no cycles, and this says so.
+const DEPTH: usize = 16;
+
+/// The schema without its texts: it stays in memory.
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let mut schema = annotated();
+    strip(&mut schema);
+    schema
+});
+static NAMES: LazyLock<Names> = LazyLock::new(Names::collect);
+
+/// What is said of a place.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Marks {
+    /// Only the file on disk introduces it.
+    pub(crate) restricted: bool,
+    /// The same as in the file as a whole.
+    pub(crate) whole: bool,
+    /// Its value is a secret.
+    pub(crate) secret: bool,
+    /// Secrets beside it or below are sent there.
+    pub(crate) destination: bool,
+    /// It may not be taken away from what stays.
+    pub(crate) kept: bool,
+    /// A map of fields or parameters by name.
+    pub(crate) named: bool,
+    /// It goes to services.
+    pub(crate) sent: bool,
+    /// Somebody has decided about it.
+    decided: bool,
+}
+
+impl Marks {
+    /// Those of one schema object.
+    fn of(schema: &Value) -> Self {
+        let is_set = |keyword: &str| schema.get(keyword).and_then(Value::as_bool).unwrap_or(false);
+        let word = schema.get(API).and_then(Value::as_str);
+        Self {
+            restricted: matches!(word, Some("setting" | "reference" | "trust")),
+            whole: word == Some("whole"),
+            secret: word == Some("secret"),
+            destination: word == Some("destination"),
+            kept: is_set(KEPT),
+            named: is_set(NAMED),
+            sent: is_set(SENT),
+            decided: word.is_some(),
+        }
+    }
+
+    /// Whether the field or its type has a mark of its own.
+    #[cfg(test)]
+    pub(crate) fn is_decided(self) -> bool {
+        self.decided
+    }
+
+    fn join(self, other: Self) -> Self {
+        Self {
+            restricted: self.restricted || other.restricted,
+            whole: self.whole || other.whole,
+            secret: self.secret || other.secret,
+            destination: self.destination || other.destination,
+            kept: self.kept || other.kept,
+            named: self.named || other.named,
+            sent: self.sent || other.sent,
+            decided: self.decided || other.decided,
+        }
+    }
+}
+
+/// Where a node stands in the schema.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// What may stand there; empty: the schema does not know the place.
+    forms: Vec<&'static Value>,
+    /// What is said of it.
+    pub(crate) marks: Marks,
+}
+
+impl Default for Place {
+    /// That of a whole file.
+    fn default() -> Self {
+        Self::unknown(Marks::default()).with(&SCHEMA, None, 0)
+    }
+}
+
+impl Place {
+    fn unknown(marks: Marks) -> Self {
+        Self { forms: Vec::new(), marks }
+    }
+
+    /// Whether the schema has a form for what stands there.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.forms.is_empty()
+    }
+
+    /// That of an entry of the map here.
+    pub(crate) fn key(&self, name: &str, value: &Node) -> Self {
+        let mut place = Self::unknown(Marks::default());
+        for form in &self.forms {
+            let own = form.get("properties").and_then(|properties| properties.get(name));
+            let entries = || form.get("additionalProperties").filter(|entries| entries.is_object());
+            if let Some(schema) = own.or_else(entries) {
+                place = place.with(schema, Some(value), 0);
+            }
+        }
+        if !place.is_known() {
+            place.marks = NAMES.marks(name);
+        }
+        if self.marks.named && may_be_secret(name) {
+            place.marks.secret = true;
+        }
+        place.inherit(self.marks)
+    }
+
+    /// That of an element of the list here.
+    pub(crate) fn item(&self, item: &Node) -> Self {
+        let mut place = Self::unknown(Marks::default());
+        for schema in self.forms.iter().filter_map(|form| form.get("items")) {
+            place = place.with(schema, Some(item), 0);
+        }
+        place.inherit(self.marks)
+    }
+
+    /// With what holds for everything below the map or list that it is in. What names the file of a secret is decided
+    /// for itself: it is not one.
+    fn inherit(mut self, above: Marks) -> Self {
+        let secret = self.marks.secret || (above.secret && !self.marks.decided);
+        self.marks =
+            self.marks.join(Marks { restricted: above.restricted, sent: above.sent, ..Marks::default() });
+        self.marks.secret = secret;
+        self
+    }
+
+    /// With what this schema says of the node. Without a node, all that it may say.
+    fn with(mut self, schema: &'static Value, node: Option<&Node>, depth: usize) -> Self {
+        if depth > DEPTH {
+            return self;
+        }
+        self.marks = self.marks.join(Marks::of(schema));
+        if let Some(definition) = definition(schema) {
+            return self.with(definition, node, depth + 1);
+        }
+        if forms(schema).is_empty() {
+            if node.is_none_or(|node| fits(schema, node))
+                && !self.forms.iter().any(|known| std::ptr::eq(*known, schema))
+            {
+                self.forms.push(schema);
+            }
+            return self;
+        }
+        for form in forms(schema) {
+            // What one form says of texts does not hold for maps.
+            if node.is_none_or(|node| definition(form).is_some() || fits(form, node)) {
+                self = self.with(form, node, depth + 1);
+            }
+        }
+        self
+    }
+}
+
+/// Leaves only what [`Place`] and the suite look at.
+fn strip(schema: &mut Value) {
+    let Value::Object(object) = schema else { return };
+    object.retain(|key, _| LOOKED_AT.contains(&key.as_str()) || KEYWORDS.contains(&key.as_str()));
+    for (key, value) in object.iter_mut() {
+        match (key.as_str(), value) {
+            ("properties" | "$defs", Value::Object(schemas)) => schemas.values_mut().for_each(strip),
+            ("anyOf", Value::Array(schemas)) => schemas.iter_mut().for_each(strip),
+            ("items" | "additionalProperties", value) => strip(value),
+            _ => {}
+        }
+    }
+}
+
+/// What a reference of the schema leads to.
+fn definition(schema: &'static Value) -> Option<&'static Value> {
+    let name = schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")?;
+    SCHEMA.get("$defs")?.get(name)
+}
+
+/// Whether a node is of the kind that a form without forms of its own is for.
+fn fits(form: &Value, node: &Node) -> bool {
+    let Some(_) = form.get("type") else { return true };
+    match &node.kind {
+        Kind::Map(_) => has_type(form, "object"),
+        Kind::Seq(_) => has_type(form, "array"),
+        // A number may be written for a text, and an empty section is a map.
+        Kind::Null => true,
+        Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Str(_) => {
+            ["string", "integer", "number", "boolean"].iter().any(|name| has_type(form, name))
+        }
+    }
+}
+
+/// The names of marked fields, wherever they stand: for keys that the schema does not know.
+struct Names {
+    restricted: BTreeSet<String>,
+    destinations: BTreeSet<String>,
+}
+
+impl Names {
+    fn collect() -> Self {
+        let mut names = Self { restricted: BTreeSet::new(), destinations: BTreeSet::new() };
+        let definitions = SCHEMA.get("$defs").and_then(Value::as_object);
+        let all = definitions.into_iter().flat_map(|all| all.values());
+        std::iter::once(&*SCHEMA).chain(all).for_each(|schema| names.add(schema));
+        names
+    }
+
+    fn add(&mut self, schema: &Value) {
+        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            let marks = Marks::of(property);
+            if marks.restricted {
+                self.restricted.insert(name.clone());
+            }
+            if marks.destination {
+                self.destinations.insert(name.clone());
+            }
+            self.add(property);
+        }
+        let inside = ["items", "additionalProperties"].iter().filter_map(|key| schema.get(*key));
+        forms(schema).iter().chain(inside).for_each(|schema| self.add(schema));
+    }
+
+    fn marks(&self, name: &str) -> Marks {
+        Marks {
+            restricted: self.restricted.contains(name),
+            destination: self.destinations.contains(name),
+            ..Marks::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) mod walk;

@@ -1,0 +1,25 @@
+//! Services that filters send secrets of the file to: the admin API gives them no endpoint that the file does not.
+
+use super::admin::Shared;
+use super::configuration::tree;
+use thalweg_admin::Refusal;
+use thalweg_config::api_restrictions::services_with_secrets;
+
+impl Shared {
+    /// Whether requests to this service carry secrets of the configuration, as `Authorization: "${TOKEN}"`. Takes the
+    /// lock of the configuration: not to be called under that of the runtime.
+    pub(super) fn is_sent_secrets(&self, service: &str) -> bool {
+        let origin = self.origin();
+        let tree = tree(&origin.name(), &origin.text);
+        tree.is_some_and(|tree| services_with_secrets(&tree).contains(service))
+    }
+}
+
+/// A new endpoint would be sent them, too.
+pub(super) fn keeps_its_endpoints(service: &str) -> Refusal {
+    let detail = format!(
+        "requests to the service `{service}` carry secrets of the configuration: only the file on disk may give it \
+         another endpoint"
+    );
+    Refusal::Unprotected { keys: vec![format!("services.{service}.endpoints")], detail }
+}
