@@ -121,9 +121,11 @@ fn has_all(now: &Node, before: &Node) -> bool {
     }
 }
 
-/// Every node.
+/// Everything that is there.
 fn nodes<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)) {
-    found(path, node);
+    if node.kind != Kind::Null {
+        found(path, node);
+    }
     match &node.kind {
         Kind::Map(entries) => {
             entries.iter().for_each(|(key, child)| nodes(child, &path.key(&key.name, child), found));

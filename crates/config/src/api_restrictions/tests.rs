@@ -157,8 +157,6 @@ fn references_settings_and_trust_may_not_be_new() {
         ("routes: [{ filters: [{ files: { hidden: true } }] }]", "routes[0].filters[0].files.hidden"),
         ("routes: [{ filters: [{ respond: { file: /etc/a } }] }]", "routes[0].filters[0].respond.file"),
         ("chains: { a: [{ files: /etc }] }", "chains.a[0].files"),
-        ("routes: [{ filters: [{ auth: { exec: /bin/sh } }] }]", "routes[0].filters[0].auth.exec"),
-        ("routes: [{ filters: [{ auth: { exec: [/bin/sh, -c] } }] }]", "routes[0].filters[0].auth.exec[0]"),
         ("webhooks: [{ url: \"https://evil/\", secret: { file: /etc/a } }]", "webhooks[0].secret.file"),
         ("webhooks: [{ url: \"https://a/hook\", secret: { file: /etc/shadow } }]", "webhooks[0].secret.file"),
         ("webhooks: [{ url: \"https://a/hook\", secret: { env: HOME } }]", "webhooks[0].secret.env"),

@@ -204,6 +204,31 @@ fn secrets_are_told_to_change_and_not_shown() {
     }
 }
 
+/// Values of conditions and filters that credentials are compared with, or sent in.
+#[test]
+fn credentials_in_conditions_are_told_to_change_and_not_shown() {
+    for (route, place) in [
+        ("match: { headers: { X-Api-Key: SECRET } }", "match.headers.X-Api-Key"),
+        ("match: { query: { token: { prefix: SECRET } } }", "match.query.token"),
+        ("filters: [ { log: off, when: { header: { Cookie: SECRET } } } ]", "filters[0]"),
+        ("filters: [ { split: { header: X-Api-Key, to: { SECRET: s } } } ]", "filters[0]"),
+        ("filters: [ { headers: { request: { set: { Authorization: SECRET } } } } ]", "filters[0]"),
+        ("filters: [ { ext: { service: s, path: \"/x?token=SECRET\" } } ]", "filters[0]"),
+    ] {
+        let told = told(
+            &routes(&[&route.replace("SECRET", "hunter2-before")]),
+            &routes(&[&route.replace("SECRET", "hunter2-after")]),
+        );
+        assert!(told.contains(place) && !told.contains("hunter2"), "{route}: {told}");
+    }
+    let open = [
+        "match: { headers: { X-Api-Key: { present: true } } }",
+        "match: { headers: { X-Api-Key: { present: false } } }",
+    ];
+    let told = told(&routes(&open[..1]), &routes(&open[1..]));
+    assert!(told.contains("absent"), "{told}");
+}
+
 fn routes(routes: &[&str]) -> String {
     let routes: Vec<_> = routes.iter().map(|route| format!("  - {{ {route}, to: s }}\n")).collect();
     format!(

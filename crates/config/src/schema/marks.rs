@@ -44,7 +44,13 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     strip(&mut schema);
     schema
 });
-static NAMES: LazyLock<Names> = LazyLock::new(Names::collect);
+/// The names of fields that are destinations of secrets, wherever they stand.
+static DESTINATIONS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
+    let mut names = BTreeSet::new();
+    let definitions = SCHEMA.get("$defs").and_then(Value::as_object);
+    definitions.into_iter().flat_map(|all| all.values()).for_each(|schema| destinations(schema, &mut names));
+    names
+});
 
 /// What is said of a place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -140,9 +146,8 @@ impl Place {
                 place = place.with(schema, Some(value), 0);
             }
         }
-        if !place.is_known() {
-            place.marks = NAMES.marks(name);
-        }
+        // A key that is not known is refused by the parser. Until then a secret beside it stays where it is.
+        place.marks.destination |= !place.is_known() && DESTINATIONS.contains(name);
         if self.marks.named && may_be_secret(name) {
             place.marks.secret = true;
         }
@@ -229,43 +234,16 @@ fn fits(form: &Value, node: &Node) -> bool {
     }
 }
 
-/// The names of marked fields, wherever they stand: for keys that the schema does not know.
-struct Names {
-    restricted: BTreeSet<String>,
-    destinations: BTreeSet<String>,
-}
-
-impl Names {
-    fn collect() -> Self {
-        let mut names = Self { restricted: BTreeSet::new(), destinations: BTreeSet::new() };
-        let definitions = SCHEMA.get("$defs").and_then(Value::as_object);
-        let all = definitions.into_iter().flat_map(|all| all.values());
-        std::iter::once(&*SCHEMA).chain(all).for_each(|schema| names.add(schema));
-        names
-    }
-
-    fn add(&mut self, schema: &Value) {
-        for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let marks = Marks::of(property);
-            if marks.restricted {
-                self.restricted.insert(name.clone());
-            }
-            if marks.destination {
-                self.destinations.insert(name.clone());
-            }
-            self.add(property);
+/// Collects the names of fields that are destinations.
+fn destinations(schema: &Value, names: &mut BTreeSet<String>) {
+    for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        if Marks::of(property).destination {
+            names.insert(name.clone());
         }
-        let inside = ["items", "additionalProperties"].iter().filter_map(|key| schema.get(*key));
-        forms(schema).iter().chain(inside).for_each(|schema| self.add(schema));
+        destinations(property, names);
     }
-
-    fn marks(&self, name: &str) -> Marks {
-        Marks {
-            restricted: self.restricted.contains(name),
-            destination: self.destinations.contains(name),
-            ..Marks::default()
-        }
-    }
+    let inside = ["items", "additionalProperties"].iter().filter_map(|key| schema.get(*key));
+    forms(schema).iter().chain(inside).for_each(|schema| destinations(schema, names));
 }
 
 #[cfg(test)]
