@@ -61,6 +61,7 @@ fn sent(chain: &Chain, path: &str) -> Vec<u8> {
         host: b"shop.test",
         port: 443,
         path: path.as_bytes(),
+        readings: None,
         query: Some(b"a=1"),
         client_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         request_id: None,

@@ -10,7 +10,7 @@ pub use spec::{AddressRulesSpec, MembersSpec};
 
 use crate::filter::{Upkeep, UpkeepTools};
 use crate::when::When;
-use crate::{ConfigFiles, Filter, Hooks, OneOrManySpec, RequestCx, Verdict};
+use crate::{ConfigFiles, Facts, FieldView, Filter, Hooks, OneOrManySpec, RequestCx, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spec::{Side, databases};
@@ -112,7 +112,9 @@ impl Access {
             return Some(format!("{} is denied: {found}", cx.facts.client_ip));
         }
         let allow = self.allow.as_ref()?;
-        (!allow.contains(cx)).then(|| format!("{} is not allowed", cx.facts.client_ip))
+        let is_allowed = allow.addresses.contains(cx.facts.client_ip)
+            || allow.fitting(cx, When::fits_in_every_reading).is_some();
+        (!is_allowed).then(|| format!("{} is not allowed", cx.facts.client_ip))
     }
 }
 
@@ -169,19 +171,18 @@ impl Upkeep for Lists {
     }
 }
 
-impl Side {
-    fn contains(&self, cx: &RequestCx<'_>) -> bool {
-        self.addresses.contains(cx.facts.client_ip) || self.fitting(cx).is_some()
-    }
+/// How the readings of a path are asked.
+type Fits = fn(&When, &Facts<'_>, FieldView<'_>) -> bool;
 
+impl Side {
     /// What of it has the request, in words.
     fn find(&self, cx: &RequestCx<'_>) -> Option<String> {
         let found = self.addresses.find(cx.facts.client_ip);
-        found.or_else(|| self.fitting(cx).cloned())
+        found.or_else(|| self.fitting(cx, When::fits_in_some_reading).cloned())
     }
 
-    fn fitting(&self, cx: &RequestCx<'_>) -> Option<&String> {
-        let fits = |when: &When| when.fits_request(&cx.facts, cx.fields.view());
+    fn fitting(&self, cx: &RequestCx<'_>, fits: Fits) -> Option<&String> {
+        let fits = |when: &When| fits(when, &cx.facts, cx.fields.view());
         self.requests.iter().find(|(when, _)| fits(when)).map(|(_, label)| label)
     }
 }

@@ -281,13 +281,21 @@ impl Step {
 
     fn applies_to(&self, facts: &Facts<'_>, fields: FieldView<'_>, identity: Option<&Identity>) -> bool {
         self.when.iter().all(|when| {
-            !when.is_about_response() && when.fits_request(facts, fields) && when.fits_identity(identity)
+            !when.is_about_response() && self.fits(when, facts, fields) && when.fits_identity(identity)
         })
+    }
+
+    /// Whether a request fits. What restricts is called if one reading of the path does.
+    fn fits(&self, when: &When, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
+        match facts.readings {
+            Some(_) if self.filter.restricts() => when.fits_in_some_reading(facts, fields),
+            _ => when.fits_request(facts, fields),
+        }
     }
 
     fn applies_to_response(&self, cx: &ResponseCx<'_>) -> bool {
         let fits = |when: &Arc<When>| {
-            when.fits_request(&cx.facts, cx.request)
+            self.fits(when, &cx.facts, cx.request)
                 && when.fits_identity(cx.identity)
                 && when.fits_response(cx.status, cx.fields.view())
         };

@@ -129,6 +129,10 @@ impl Filter for Concurrency {
         )
     }
 
+    fn restricts(&self) -> bool {
+        true
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

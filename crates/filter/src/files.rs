@@ -362,9 +362,11 @@ impl Files {
                 Try::Path(template) => {
                     let mut path = Vec::new();
                     let mut values = cx.values();
-                    let facts = Facts { path: cx.target.path(), ..*values.facts };
+                    let facts = Facts { path: cx.target.path(), readings: None, ..*values.facts };
                     values.facts = &facts;
                     template.render(&values, Escape::Url, &mut path);
+                    // `{path}/index.html` of a directory.
+                    path.dedup_by(|one, other| (*one, *other) == (b'/', b'/'));
                     let Some(below) = Below::parse(&path, self.hidden) else { continue };
                     let moves = below.path == own.path && !own.is_directory;
                     self.look(&root, &below, moves, looks)

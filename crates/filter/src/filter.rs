@@ -86,6 +86,12 @@ pub trait Filter: Any + Debug + Send + Sync {
         false
     }
 
+    /// Whether it keeps requests from what lies behind it, or bounds them: it is called if one of the readings that an
+    /// endpoint may have of the path fits its condition, and no route without it is taken in place of its route.
+    fn restricts(&self) -> bool {
+        self.guards()
+    }
+
     /// Whether it verifies who the client is, so that the service may answer for that client alone.
     fn verifies(&self) -> bool {
         false

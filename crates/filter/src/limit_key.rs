@@ -1,7 +1,8 @@
 //! What `rate_limit` and `concurrency` count by: `key: client_ip`, `key: { header: X-Tenant }`, or several together.
 
-use crate::request::Values;
+use crate::request::{Facts, Values};
 use crate::shape::one_key;
+use crate::target::TargetEdit;
 use crate::template::{Escape, Template, TemplateSpec, parameter};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{SeqAccessDeserializer, StrDeserializer};
@@ -290,7 +291,11 @@ impl Part {
             },
             Self::Template(template) => {
                 let mut out = Vec::new();
-                template.render(values, Escape::Field, &mut out);
+                // All spellings of a path are counted together.
+                let facts = Facts { path: facts.matched_path(), readings: None, ..*facts };
+                let target = values.target.and_then(TargetEdit::matched);
+                let target = target.as_ref().or(values.target);
+                template.render(&Values { facts: &facts, target, ..*values }, Escape::Field, &mut out);
                 out.into()
             }
         })

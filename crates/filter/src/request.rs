@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_access::ClientCertificate;
 use thalweg_core::{Fault, FaultKind, RequestId};
-use thalweg_http::Version;
 use thalweg_http::h1::encode::write_field;
+use thalweg_http::{PathReadings, Version};
 use thalweg_route::PathPattern;
 
 /// What is known of a request, whatever its filters do.
@@ -30,8 +30,10 @@ pub struct Facts<'a> {
     pub host: &'a [u8],
     /// The port that the client named, or that of the scheme.
     pub port: u16,
-    /// The path in normal form, as routes match it.
+    /// The path in normal form, as it is forwarded. Conditions match [`Facts::matched_path`].
     pub path: &'a [u8],
+    /// The readings of the path, where it is not matched as it is forwarded.
+    pub readings: Option<PathReadings<'a>>,
     /// The query as it came, without `?`.
     pub query: Option<&'a [u8]>,
     /// The client's address, seen through trusted proxies.
@@ -60,6 +62,20 @@ pub struct Facts<'a> {
     pub connection: &'a dyn Connection,
     /// Nothing is sent and nothing may be spent: a question of `explain` or a test of `check`.
     pub is_dry_run: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// The path as routes and conditions match it (decision 0005).
+    #[inline]
+    pub fn matched_path(&self) -> &'a [u8] {
+        self.readings.map_or(self.path, |readings| readings.matched)
+    }
+
+    /// Whether a reading of the path passes: the one that is matched, or another one that an endpoint may have.
+    pub fn any_reading(&self, mut test: impl FnMut(&[u8]) -> bool) -> bool {
+        test(self.matched_path())
+            || self.readings.is_some_and(|readings| readings.any_other(self.path, false, &mut test))
+    }
 }
 
 /// What is asked of the connection and the worker only when a filter needs it.

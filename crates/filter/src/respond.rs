@@ -157,6 +157,11 @@ impl Filter for Respond {
         }
     }
 
+    /// With an error it is what keeps requests out.
+    fn restricts(&self) -> bool {
+        self.status >= 400
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use thalweg_core::{Fault, FaultKind};
-use thalweg_http::{Span, normalize_path, octet, parse_authority};
+use thalweg_http::{Span, matched_form, normalize_path, octet, parse_authority};
 use thalweg_route::Regex;
 
 /// What is changed: the path alone as a text, or a map with more.
@@ -216,19 +216,24 @@ impl PathChange {
                 template.render(&cx.values(), Escape::Url, &mut out);
                 Some(out)
             }
-            Self::Regex { regex, to, .. } => regex.matches(path).then(|| {
-                to.iter().fold(Vec::new(), |mut out, piece| {
-                    match piece {
-                        Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
-                        Piece::Group(name) => {
-                            out.extend_from_slice(regex.capture(path, name).unwrap_or_default())
-                        }
-                    }
-                    out
-                })
-            }),
+            Self::Regex { regex, to, .. } => {
+                let made_of = |path: &[u8]| regex.matches(path).then(|| replaced(regex, to, path));
+                // As the client has spelled it, where the expression takes that.
+                made_of(path).or_else(|| made_of(&matched_form(path)?.0))
+            }
         }
     }
+}
+
+/// What takes the place of a path that the expression matches.
+fn replaced(regex: &Regex, to: &[Piece], path: &[u8]) -> Vec<u8> {
+    to.iter().fold(Vec::new(), |mut out, piece| {
+        match piece {
+            Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Piece::Group(name) => out.extend_from_slice(regex.capture(path, name).unwrap_or_default()),
+        }
+        out
+    })
 }
 
 /// Splits `/users/$1` and `/${name}`.
@@ -454,6 +459,9 @@ mod tests {
             ),
             (r#"{"regex": {"match": "/u/([0-9]+)", "to": "/x/$$1"}}"#, "/u/7", None, "/x/$1"),
             (r#"{"regex": {"match": "/u", "to": "/x"}}"#, "/v", None, "/v"),
+            (r#"{"regex": {"match": "/@([a-z]+)/(.*)", "to": "/$1/$2"}}"#, "/%40a/b%2Bc", None, "/a/b+c"),
+            (r#"{"regex": {"match": "/a/(.*)", "to": "/$1"}}"#, "/a/b%2Bc//d", None, "/b%2Bc//d"),
+            (r#"{"prefix": {"from": "/%40a/b", "to": "/x"}}"#, "/@a//b/c%2B", None, "/x/c%2B"),
             (
                 r#"{"query": {"set": {"a": "{path}"}, "remove": "b"}}"#,
                 "/p",

@@ -1,6 +1,7 @@
 //! The target that goes upstream, as the filters of a request change it.
 
 use std::sync::Arc;
+use thalweg_http::{matched_form, prefix_len};
 
 /// A query that goes upstream.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -86,22 +87,27 @@ impl TargetEdit {
         self.moved.push(how);
     }
 
-    /// One prefix of whole segments takes the place of another, if the path has it; says whether it does.
+    /// One prefix of whole segments takes the place of another, if the path has it in any spelling; says whether it
+    /// does.
     pub fn move_prefix(&mut self, moved: &Arc<MovedPrefix>) -> bool {
         let (from, to) = (&*moved.from, &*moved.to);
-        let Some(rest) = self.path.strip_prefix(from).filter(|rest| matches!(rest, [] | [b'/', ..])) else {
-            return false;
-        };
-        match (to, rest) {
+        let Some(taken) = prefix_len(&self.path, from) else { return false };
+        match (to, &self.path[taken..]) {
             ([], []) => {
                 self.path.clear();
                 self.path.push(b'/');
             }
-            _ => drop(self.path.splice(..from.len(), to.iter().copied())),
+            _ => drop(self.path.splice(..taken, to.iter().copied())),
         }
         self.changed |= from != to;
         self.moved.push(Moved::Prefix(moved.clone()));
         true
+    }
+
+    /// A target with the path as conditions match it; `None`: it is that.
+    pub(crate) fn matched(&self) -> Option<Self> {
+        let (path, _) = matched_form(&self.path)?;
+        Some(Self { path, ..Self::default() })
     }
 
     /// The path in its normal form, after one of its prefixes was moved.
@@ -147,6 +153,8 @@ mod tests {
             ("/a/", ("/a", "/x/y"), ("/x/y/", true)),
             ("/a", ("", "/x"), ("/x/a", true)),
             ("/ab", ("/a", "/x"), ("/ab", false)),
+            ("/%40a/b%2Bc", ("/@a", "/x"), ("/x/b%2Bc", true)),
+            ("/a//b/c", ("/a/b", "/x"), ("/x/c", true)),
             ("/a/b", ("/a", "/a"), ("/a/b", false)),
             ("*", ("", "/x"), ("*", false)),
         ] {

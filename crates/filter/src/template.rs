@@ -302,9 +302,12 @@ impl Placeholder {
             Self::Port => write_decimal(out, facts.port.into()),
             Self::Path => put(facts.path, out),
             Self::PathCapture(name) => {
-                let fitting = facts.patterns.iter().filter(|pattern| pattern.matches(facts.path));
-                let mut found = fitting.filter_map(|pattern| pattern.capture(facts.path, name));
-                opt(found.next(), out);
+                // As the client has spelled it, where the pattern takes that.
+                let of = |path| {
+                    let fitting = facts.patterns.iter().filter(move |pattern| pattern.matches(path));
+                    fitting.filter_map(move |pattern| pattern.capture(path, name)).next()
+                };
+                opt(of(facts.path).or_else(|| of(facts.matched_path())), out);
             }
             Self::Query => opt(facts.query, out),
             Self::QueryParameter(name) => {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_core::Fault;
-use thalweg_http::{FieldSet, HeadLimits, ResponseHead, Version};
+use thalweg_http::{FieldSet, HeadLimits, PathReadings, ResponseHead, Version, matched_form};
 
 /// Files beside a configuration in this directory.
 pub(crate) struct Beside(pub(crate) PathBuf);
@@ -38,6 +38,7 @@ pub(crate) fn facts(path: &str) -> Facts<'_> {
         host: b"shop.test",
         port: 443,
         path: path.as_bytes(),
+        readings: None,
         query: None,
         client_ip: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         request_id: thalweg_core::RequestId::given(b"id-1"),
@@ -148,9 +149,11 @@ impl Asked {
     pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut RequestCx<'_>) -> T) -> T {
         let mut known = FieldSet::default();
         let query = self.query.as_deref().map(str::as_bytes);
+        let form = matched_form(self.path.as_bytes());
         let facts = Facts {
             method: self.method.as_bytes(),
             scheme: self.scheme,
+            readings: form.as_ref().map(|(matched, doubts)| PathReadings { matched, doubts: *doubts }),
             query,
             is_dry_run: self.is_dry_run,
             now: self.now.unwrap_or_else(Instant::now),

@@ -272,8 +272,26 @@ impl When {
 
     /// Whether a request fits.
     pub fn fits_request(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
-        one(&self.paths, |pattern| pattern.matches(facts.path))
-            && one(&self.hosts, |pattern| pattern.matches(facts.host))
+        self.fits_path(facts.matched_path()) && self.fits_beside_path(facts, fields)
+    }
+
+    /// Whether a request fits if its path is read in one of the ways in which an endpoint may read it: for conditions
+    /// of what restricts.
+    pub(crate) fn fits_in_some_reading(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
+        facts.any_reading(|path| self.fits_path(path)) && self.fits_beside_path(facts, fields)
+    }
+
+    /// Whether a request fits however its path is read: for conditions of what lets pass.
+    pub(crate) fn fits_in_every_reading(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
+        !facts.any_reading(|path| !self.fits_path(path)) && self.fits_beside_path(facts, fields)
+    }
+
+    fn fits_path(&self, path: &[u8]) -> bool {
+        one(&self.paths, |pattern| pattern.matches(path))
+    }
+
+    fn fits_beside_path(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
+        one(&self.hosts, |pattern| pattern.matches(facts.host))
             && one(&self.methods, |method| method.as_bytes() == facts.method)
             && one(&self.clients, |network| network.contains(&facts.client_ip))
             && self.headers.iter().all(|(name, test)| fields.values(name).any(|value| test.fits(value)))

@@ -22,6 +22,7 @@ fn facts(now: Instant) -> Facts<'static> {
         host: b"shop.test",
         port: 443,
         path: b"/",
+        readings: None,
         query: None,
         client_ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
         request_id: None,

@@ -9,6 +9,8 @@ const TARGET: u8 = 1 << 2;
 const UNRESERVED: u8 = 1 << 3;
 const HOST: u8 = 1 << 4;
 const RAW: u8 = 1 << 5;
+const SEGMENT: u8 = 1 << 6;
+const PLAIN_PATH: u8 = 1 << 7;
 
 /// One in every byte of a word, and the highest bit of each.
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -41,6 +43,12 @@ const fn classes() -> [u8; 256] {
         }
         if alnum || one_of(b"-._", byte) {
             class |= HOST;
+        }
+        if alnum || one_of(b"-._~!$&'()*+,;=:@", byte) {
+            class |= SEGMENT;
+        }
+        if byte == b'/' || (class & SEGMENT != 0 && byte != b';') {
+            class |= PLAIN_PATH;
         }
         table[i] = class;
         i += 1;
@@ -94,6 +102,18 @@ pub fn is_raw(byte: u8) -> bool {
 #[inline]
 pub fn is_unreserved(byte: u8) -> bool {
     is(byte, UNRESERVED)
+}
+
+/// A byte that needs no escape in a segment of a path: `pchar` without escapes (RFC 3986 §3.3).
+#[inline]
+pub fn is_segment(byte: u8) -> bool {
+    is(byte, SEGMENT)
+}
+
+/// A slash, or a byte of a segment that every reader of a path takes for itself: [`is_segment`] without `;`.
+#[inline]
+pub(crate) fn is_plain_path(byte: u8) -> bool {
+    is(byte, PLAIN_PATH)
 }
 
 /// A byte of a host name as this proxy accepts it: letters, digits, `-._`.

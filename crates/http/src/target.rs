@@ -1,7 +1,7 @@
 //! The request target: its form, and the one normal form of its path (RFC 9112 §3.2, RFC 3986 §6).
 //!
-//! Called once per request, before routing; matching, filters, logs and the upstream all see the
-//! result. What an upstream could take for another path than we do is refused instead of rewritten:
+//! Called once per request, before routing; filters, logs and the upstream all see the result, and
+//! [`crate::path_readings`] makes of it what is matched. What an upstream could take for another path than we do is refused instead of rewritten:
 //! backslashes, NUL, parameters on dot segments, overlong UTF-8, climbing above the root, and paths
 //! that begin with two slashes (a client of ours could not tell them from `//host/path`). Escapes that an upstream
 //! which decodes them reads otherwise ([`Escapes`]) are reported; routes decide about them.
@@ -196,15 +196,16 @@ fn begins_like_an_authority(path: &[u8]) -> bool {
     path.starts_with(b"//")
 }
 
-/// Whether the path is its own normal form for certain, which nearly all paths are. True promises
-/// that [`normalize_path`] would give the same bytes and no escapes; false promises nothing.
+/// Whether the path is its own normal form for certain and has one reading, which nearly all paths have. True promises
+/// that [`normalize_path`] and [`crate::matched_form`] would give the same bytes, no escapes and no doubts; false promises
+/// nothing.
 pub fn path_is_normal(path: &[u8]) -> bool {
     if path.first() != Some(&b'/') || begins_like_an_authority(path) {
         return false;
     }
     let mut last = 0;
     for &byte in path {
-        if !octet::is_target(byte) || byte == b'%' || byte == b'?' || (byte == b'.' && last == b'/') {
+        if !octet::is_plain_path(byte) || (last == b'/' && matches!(byte, b'.' | b'/')) {
             return false;
         }
         last = byte;

@@ -16,6 +16,7 @@ pub(crate) mod find_route;
 pub(crate) mod grpc;
 pub(crate) mod hash_key;
 pub(crate) mod local_reply;
+pub(crate) mod other_readings;
 pub(crate) mod outcome;
 pub(crate) mod pace;
 pub(crate) mod permits;

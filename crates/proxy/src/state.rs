@@ -21,6 +21,7 @@ pub(crate) mod local_listener;
 pub(crate) mod local_plan;
 pub(crate) mod rate;
 pub(crate) mod refused_labels;
+pub(crate) mod request_path;
 pub(crate) mod scheduler;
 pub(crate) mod shared;
 pub(crate) mod slow_clients;

@@ -9,9 +9,9 @@
 //! | `/users/*/posts` | the same without a name |
 //! | `/files/{rest*}` | `/files` and all below, as `/files/*`, with a name |
 //!
-//! Configuration parses them. Invariant: literal text is in the normal form that request paths are
-//! brought to before they are matched, so that both compare as bytes: unreserved characters decoded, other
-//! escapes in upper case, no dot segments (RFC 3986 §6.2.2).
+//! Configuration parses them. Invariant: literal text is in the form that request paths are brought to before they are
+//! matched, so that both compare as bytes: characters that need no escape in a segment decoded, other escapes in upper
+//! case, no dot segments (RFC 3986 §6.2.2), no empty segments but at the end (decision 0005).
 
 use std::fmt;
 
@@ -74,6 +74,11 @@ impl PathPattern {
                 "`{text}`: a segment ends with a space; write a comma between two paths, or `%20` for a space"
             ));
         }
+        if text.contains("//") {
+            return Err(format!(
+                "`{text}` has an empty segment, which is left out before paths are matched; write one slash"
+            ));
+        }
         let pattern = Pattern::parse(text, body)?;
         if pattern.literals() < pattern.segments.len()
             || pattern.rest.as_ref().is_some_and(|name| !name.is_empty())
@@ -89,21 +94,39 @@ impl PathPattern {
         if pattern.rest.is_none() {
             return Ok(Self::Exact(literal));
         }
-        if literal.ends_with('/') {
-            return Err(format!("`{text}` has an empty segment before `*`"));
-        }
         Ok(Self::Prefix(literal))
     }
 
     /// A regular expression over the whole path, anchored at both ends, in linear time.
     ///
     /// # Errors
-    /// See [`Regex::parse`].
+    /// See [`Regex::parse`]; and what no path has that is matched: an escape of a character that needs none, and two
+    /// slashes in a row.
     pub fn regex(text: &str) -> Result<Self, String> {
-        Regex::parse(text).map(Self::Regex)
+        let regex = Regex::parse(text)?;
+        for (at, _) in text.match_indices('%') {
+            let Some(value) = text.get(at + 1..at + 3).and_then(|digits| u8::from_str_radix(digits, 16).ok())
+            else {
+                continue;
+            };
+            if is_plain(value) {
+                return Err(format!(
+                    "`{text}`: `{}` is decoded before paths are matched; write `{}`",
+                    &text[at..at + 3],
+                    regex::escape(&char::from(value).to_string())
+                ));
+            }
+        }
+        let is_repeated = |(at, _): (usize, &str)| text[at + 2..].starts_with(['?', '*', '{']);
+        if !text.match_indices("//").all(is_repeated) {
+            return Err(format!(
+                "`{text}`: two slashes become one before paths are matched; write one slash"
+            ));
+        }
+        Ok(Self::Regex(regex))
     }
 
-    /// Whether a path in normal form fits. The table does not call it; `explain` and checks do.
+    /// Whether a path, in the form that is matched, fits. The table does not call it; `explain` and checks do.
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Self::Exact(text) => path == text.as_bytes(),
@@ -300,7 +323,7 @@ fn normal_literal(text: &str, piece: &str) -> Result<String, String> {
             let [high, low, after @ ..] = tail else { return Err(malformed_escape(text)) };
             let (Some(high), Some(low)) = (hex(*high), hex(*low)) else { return Err(malformed_escape(text)) };
             byte = high << 4 | low;
-            keep = is_unreserved(byte);
+            keep = is_plain(byte);
             tail = after;
         }
         if matches!(first, b'?' | b'#') {
@@ -330,14 +353,9 @@ fn malformed_escape(text: &str) -> String {
     format!("`{text}` has a malformed escape; write `%25` for a percent sign")
 }
 
-/// RFC 3986 §2.3.
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-/// Bytes that stand in a path without an escape (RFC 3986 §3.3).
+/// Bytes that stand in a segment of a path without an escape (RFC 3986 §3.3).
 fn is_plain(byte: u8) -> bool {
-    is_unreserved(byte) || b"!$&'()*+,;=:@".contains(&byte)
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }
 
 #[cfg(test)]

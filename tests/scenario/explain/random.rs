@@ -28,9 +28,10 @@ const HOSTS: &[&str] =
     &["a.test", "B.A.Test", "x.b.a.test.", "a.test:80", "a.test:8080", "test", "[0:0::1]", "else"];
 const BAD_HOSTS: &[&str] = &["", "a..b", "a/b", "a:x"];
 const PATH_PATTERNS: &[&str] =
-    &["/", "/a", "/a/*", "/a/b/*", "/a/{x}", "/{x}/b", "/{x*}", "/*", "/a%20b/*", "/%7Ea/*"];
-const SEGMENTS: &[&str] = &["a", "a", "b", "b", "c", "~a", "%61", "%7ea", "a%20b"];
-const ODD_SEGMENTS: &[&str] = &["", ".", "..", "%2e%2e", "%2F", "%zz", "a;x", "\\", "..;x"];
+    &["/", "/a", "/a/*", "/a/b/*", "/a/{x}", "/{x}/b", "/{x*}", "/*", "/a%20b/*", "/%7Ea/*", "/%40a/*", "/a/b+"];
+const SEGMENTS: &[&str] = &["a", "a", "b", "b", "c", "~a", "%61", "%7ea", "a%20b", "@a", "%40a", "b%2b"];
+const ODD_SEGMENTS: &[&str] =
+    &["", ".", "..", "%2e%2e", "%2F", "%zz", "a;x", "\\", "..;x", "a%2Fb", "a%3bx", "[a]", "%5Ba%5d"];
 const METHODS: &[&str] = &["GET", "GET", "GET", "HEAD", "POST", "PUT", "OPTIONS", "BREW", "get"];
 const VALUES: &[&str] = &["1", "12", "2", "on"];
 const NETWORKS: &[&str] = &["127.0.0.0/8", "10.0.0.0/8", "192.0.2.7", "2001:db8::/32"];
@@ -118,7 +119,10 @@ fn route(dice: &mut Dice, position: usize) -> String {
     if dice.below(4) == 0 {
         write!(more, ", listeners: [ {} ]", dice.one(&["web", "inner"])).unwrap();
     }
-    if dice.below(3) == 0 {
+    if dice.below(4) == 0 {
+        // A path that may be read as one of this route is refused elsewhere.
+        more += ", filters: [ { access: { deny: [ 203.0.113.0/24 ] } } ]";
+    } else if dice.below(3) == 0 {
         let (first, second) = (dice.one(&["/a", "/a/b", "/b", "/"]), dice.one(&["/a", "/b/"]));
         write!(more, ", filters: [ {{ strip_prefix: {first} }}, {{ strip_prefix: {second} }} ]").unwrap();
     }

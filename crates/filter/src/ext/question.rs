@@ -48,7 +48,7 @@ pub(super) fn document(cx: &RequestCx<'_>, sees: impl Fn(&[u8]) -> bool, body: B
     put("scheme", facts.scheme.into());
     put("host", text(facts.host));
     put("port", facts.port.into());
-    put("path", text(facts.path));
+    put("path", text(facts.matched_path()));
     put("query", facts.query.map_or(Value::Null, text));
     put("upstream_path", text(cx.target.path()));
     put("client", facts.client_ip.to_string().into());

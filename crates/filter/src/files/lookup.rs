@@ -24,11 +24,17 @@ pub(super) struct Below {
 }
 
 impl Below {
-    /// Reads the path of a URL. `None` for what is not served: a name with NUL, a slash or a backslash, `.` and `..` in
-    /// any notation, and unless `hidden` names that begin with a dot, `/.well-known` (RFC 8615) aside.
+    /// Reads the path of a URL. `None` for what is not served: an empty segment but at the end, a name with NUL, a slash
+    /// or a backslash, `.` and `..` in any notation, and unless `hidden` names that begin with a dot, `/.well-known`
+    /// (RFC 8615) aside. So no file has two paths that routes match differently (decision 0005).
     pub(super) fn parse(path: &[u8], hidden: bool) -> Option<Self> {
         let (mut out, mut is_first) = (Vec::with_capacity(path.len()), true);
-        for segment in path.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+        let names = path.strip_prefix(b"/").unwrap_or(path);
+        let names = names.strip_suffix(b"/").unwrap_or(names);
+        for segment in names.split(|byte| *byte == b'/').filter(|_| !names.is_empty()) {
+            if segment.is_empty() {
+                return None;
+            }
             let begins = out.len() + usize::from(!is_first);
             if !is_first {
                 out.push(b'/');
@@ -172,7 +178,6 @@ mod tests {
             ("/", "/"),
             ("/a.txt", "a.txt"),
             ("/a/b/", "a/b/"),
-            ("//a//b", "a/b"),
             ("/a%20b/%C3%A4", "a b/ä"),
             ("/%61", "a"),
             ("/a..b/...", ""),
@@ -207,6 +212,10 @@ mod tests {
             "/%4",
             "/%zz",
             "/a%2",
+            "//a",
+            "/a//b",
+            "/a//",
+            "//",
         ] {
             assert_eq!(below(path), None, "{path}");
         }

@@ -28,7 +28,7 @@ use syntax::{Directive, Reader};
 /// What differs whatever is configured.
 const ALWAYS: &[&str] = &[
     "paths are matched in the case in which they are written, where Caddy lets any case pass; where a route refuses or asks who it is, other spellings meet it too",
-    "paths are matched and go upstream in normal form: escapes of ordinary characters decoded, `.` and `..` resolved; slashes are not merged",
+    "paths are matched and go upstream in normal form: escapes of ordinary characters decoded, `.` and `..` resolved; `//` inside a path is matched as `/` and goes upstream as it is",
     "a path that begins with `//` and escapes that hide a slash, backslash or control character are refused with 400",
     "`*.example.com` takes hosts with several labels in front, and not one alone",
     "requests go upstream with `Via` and `X-Request-Id` beside `X-Forwarded-*`, and without an `Accept-Encoding` of the proxy's own",

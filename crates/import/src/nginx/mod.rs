@@ -36,7 +36,7 @@ use upstream::Upstream;
 /// What differs whatever is configured.
 const ALWAYS: &[&str] = &[
     "paths go upstream in normal form: escapes of ordinary characters decoded, `.` and `..` resolved; nginx sends them as they came unless `proxy_pass` has a path",
-    "a path that begins with `//` and escapes that hide a slash, backslash or control character are refused with 400; slashes are not merged",
+    "a path that begins with `//` and escapes that hide a slash, backslash or control character are refused with 400; `//` inside a path is matched as `/` and goes upstream as it is",
     "requests go upstream over HTTP/1.1 with `Via`, `X-Request-Id` and `X-Forwarded-For`, `-Proto`, `-Host`; what a client has sent in these is kept from `trusted_proxies` alone",
     "responses keep the `Server` and `Date` of the endpoint, and `X-Accel-*` has no meaning",
     "the proxy's own errors have a body of their own; when no endpoint is well the status is 503, not 502",

@@ -1,6 +1,7 @@
 //! Phase 2: which route takes the request, and which of its services.
 
 use crate::exchange::hash_key::request_key;
+use crate::exchange::other_readings::check_readings;
 use crate::exchange::unseal::{UNTOLD, unseal};
 use crate::plan::{Plan, Route, ServiceId, Split, To};
 use crate::relay::too_large;
@@ -84,7 +85,11 @@ pub(crate) fn take_route(
         x.escapes.check(Escapes::NONE)?;
         return Err(Fault::new(FaultKind::DestinationNotFound, UNTOLD));
     };
-    Ok((found, service_of(&route.to, x, chance)))
+    let service = service_of(&route.to, x, chance);
+    if let Some(readings) = x.path.readings() {
+        check_readings(plan, (listener, x), (found, service), readings)?;
+    }
+    Ok((found, service))
 }
 
 /// The service that a route sends the exchange to.
@@ -100,10 +105,15 @@ fn service_of(to: &To, x: &Exchange, chance: impl FnOnce() -> u64) -> Option<Ser
 
 /// Asks something of the table about the request.
 pub(crate) fn with_query<T>(x: &Exchange, listener: u16, ask: impl FnOnce(&Query<'_>) -> T) -> T {
+    with_path(x, x.matched_path(), listener, ask)
+}
+
+/// The same if its path were this one.
+pub(crate) fn with_path<T>(x: &Exchange, path: &[u8], listener: u16, ask: impl FnOnce(&Query<'_>) -> T) -> T {
     ask(&Query {
         listener,
         host: x.host(),
-        path: x.path.of(&x.received),
+        path,
         query: x.query().unwrap_or_default(),
         method: x.request.method_text.of(&x.received),
         client: x.client_ip,

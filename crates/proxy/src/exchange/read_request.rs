@@ -8,7 +8,8 @@ use crate::exchange::grpc::note_deadline;
 use crate::exchange::trace;
 use crate::h2;
 use crate::plan::Plan;
-use crate::state::exchange::{Before, Client, EncodedQuery, Exchange, NormalizedSpan, TargetQuery};
+use crate::state::exchange::{Before, Client, EncodedQuery, Exchange, TargetQuery};
+use crate::state::request_path::RequestPath;
 use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::strip_client_cert_fields;
 use crate::tls::layer::is_secure;
@@ -23,7 +24,7 @@ use thalweg_http::h1::framing::{request_framing, request_keeps_alive};
 use thalweg_http::rules::{expects_continue, host_of, strip_request, wants_upgrade};
 use thalweg_http::{
     Authority, Escapes, FieldId, Framing, Method, Progress, RequestRules, Span, TargetForm, Upgrade, Version,
-    normalize_path, parse_authority, parse_target, path_is_normal, write_normal_host, write_query,
+    parse_authority, parse_target, path_is_normal, write_normal_host, write_query,
 };
 
 /// Addresses of a forwarded chain that are looked at; a longer chain is not believed further.
@@ -245,14 +246,14 @@ fn find_normal_path(
     bytes: &[u8],
     path: Span,
     form: TargetForm,
-    normal: &mut NormalizedSpan,
+    found: &mut RequestPath,
 ) -> Result<Escapes, Fault> {
     let raw = path.of(bytes);
     match form {
-        TargetForm::Asterisk => normal.write().push(b'*'),
-        _ if raw.is_empty() => normal.write().push(b'/'),
-        _ if path_is_normal(raw) => normal.is_at(path),
-        _ => return normalize_path(raw, normal.write()),
+        TargetForm::Asterisk => found.is(b"*"),
+        _ if raw.is_empty() => found.is(b"/"),
+        _ if path_is_normal(raw) => found.is_at(path),
+        _ => return found.normalize(raw),
     }
     Ok(Escapes::NONE)
 }

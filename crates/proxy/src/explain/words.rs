@@ -20,7 +20,7 @@ pub(super) fn failed(plan: &Plan, trace: &Trace, route: RouteId, miss: Miss) -> 
         Miss::Host => plain("host", one_of(&asks.hosts), lossy(x.host())),
         Miss::Path => {
             let paths: Vec<_> = asks.paths().flatten().collect();
-            plain("path", one_of(&paths), lossy(x.path.of(&x.received)))
+            plain("path", one_of(&paths), lossy(x.matched_path()))
         }
         Miss::Method => plain("method", one_of(&asks.methods), lossy(x.request.method_text.of(&x.received))),
         Miss::Client => plain("client", format!("in {}", one_of(&asks.clients)), x.client_ip.to_string()),

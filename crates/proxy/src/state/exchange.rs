@@ -10,6 +10,7 @@ use crate::state::filtering::Filtering;
 use crate::state::local_listener::{ConnectionGuard, LocalListener};
 use crate::state::local_plan::{LocalPlan, LocalRoute, LocalService};
 use crate::state::rate::Rate;
+use crate::state::request_path::RequestPath;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU64;
@@ -311,8 +312,8 @@ pub(crate) struct Exchange {
     pub(crate) authority: NormalizedSpan,
     /// How much of `authority` is the host. Heads are far smaller than 4 GiB.
     pub(crate) host_len: u32,
-    /// The path in normal form: what is matched and logged.
-    pub(crate) path: NormalizedSpan,
+    /// The path in normal form: what is forwarded and logged.
+    pub(crate) path: RequestPath,
     /// What the filters of the route make of it; kept for the next exchange. Absent before the first that has filters.
     pub(crate) filtering: Option<Box<Filtering>>,
     /// Which of the route's filters changed or answered something, a bit for each of the first 32.
@@ -411,7 +412,7 @@ impl Exchange {
             trace: TraceSlot::default(),
             authority: NormalizedSpan::default(),
             host_len: 0,
-            path: NormalizedSpan::default(),
+            path: RequestPath::default(),
             filtering: None,
             filters_acted: 0,
             escapes: Escapes::NONE,
@@ -706,6 +707,11 @@ impl Exchange {
             Some(filtering) => filtering.target.path(),
             None => self.path.of(&self.received),
         }
+    }
+
+    /// The path as routes and conditions match it (decision 0005).
+    pub(crate) fn matched_path(&self) -> &[u8] {
+        self.path.readings().map_or_else(|| self.path.of(&self.received), |readings| readings.matched)
     }
 
     /// The query, without its question mark, as the client sent it.

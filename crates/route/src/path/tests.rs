@@ -60,7 +60,9 @@ fn brings_literals_to_the_normal_form_of_request_paths() {
         ("/a%2fb", "/a%2Fb"),
         ("/café", "/caf%C3%A9"),
         ("/a b", "/a%20b"),
-        ("/a//b", "/a//b"),
+        ("/%40team/c%2b%2B", "/@team/c++"),
+        ("/%3ax/%2A", "/:x/*"),
+        ("/[slug].js", "/%5Bslug%5D.js"),
         ("/v1/x:cancel", "/v1/x:cancel"),
         ("/%7bx%7d", "/%7Bx%7D"),
     ] {
@@ -102,6 +104,9 @@ fn refuses_what_could_never_match() {
         "/users/:id",
         "//*",
         "/a//*",
+        "/a//b",
+        "/a//",
+        "/{a}//b",
         &deep,
         &long,
     ] {
@@ -122,6 +127,9 @@ fn a_regex_covers_the_whole_path() {
     assert!(pattern.matches(b"/v1/x"));
     assert!(!pattern.matches(b"/x/v1/x"));
     assert!(PathPattern::regex("(").unwrap_err().contains("unclosed"));
+    assert!(PathPattern::regex("/%40team/.*").unwrap_err().contains("write `@`"));
+    assert!(PathPattern::regex("/a//b").unwrap_err().contains("write one slash"));
+    assert!(PathPattern::regex("/a%20b/+c//?").unwrap().matches(b"/a%20b/c/"));
 }
 
 #[test]

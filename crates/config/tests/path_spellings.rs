@@ -1,0 +1,377 @@
+//! No spelling of a path leads around a protection of a file: random trees of files, random configurations that protect
+//! some of them, and random spellings of their paths, through the router and the filters without sockets.
+//!
+//! Every file is in reach of a route with `files` and without a guard, which takes whatever no other route takes.
+//! `THALWEG_LONG=1` tries 100,000 spellings, else it is a tenth.
+
+#![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use thalweg_balance::Seed;
+use thalweg_config::check_text;
+use thalweg_filter::{
+    Facts, FilterStates, HeadFields, NoConnection, Part, ReplyBody, RequestCx, RequestOutcome, TargetEdit,
+    Verdict,
+};
+use thalweg_http::{FieldSet, PathReadings, Version, matched_form, normalize_path};
+use thalweg_proxy::Plan;
+use thalweg_proxy::explain::{Question, decide};
+use thalweg_route::{NoFields, Query};
+
+const CONFIGURATIONS: usize = 100;
+const SPELLINGS: usize = 100;
+const LONGER: usize = 10;
+
+/// Names of directories and files: with characters of every class of RFC 3986, and names that look like escapes.
+const NAMES: &[&str] = &[
+    "a",
+    "b",
+    "pub",
+    "secret",
+    "@team",
+    "c++",
+    "x;y",
+    "k=v",
+    "a,b",
+    "(1)",
+    "it's",
+    "a!$&*",
+    "a:b",
+    "[id]",
+    "a b",
+    "caf\u{e9}",
+    "%41",
+    "%2F",
+    "~u",
+    "a.b",
+    "a..",
+    "100%",
+    "a#b",
+    "a?b",
+    "{x}",
+    "a|b",
+    "\"q\"",
+    "a^b",
+];
+
+/// Random choices that are the same in each run.
+struct Dice(Seed);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        (self.0.next() % n as u64) as usize
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len())]
+    }
+
+    /// One in `n` times.
+    fn is(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A directory that is removed.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn new(number: usize) -> Self {
+        let place = std::env::temp_dir().join(format!("thalweg-spellings-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        Self(place)
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Names of a path from the root on.
+type Names = Vec<&'static str>;
+
+/// Fills a directory; the paths of its files. A file holds its path.
+fn grow(dice: &mut Dice, root: &Path) -> Vec<Names> {
+    let mut files = BTreeMap::new();
+    for _ in 0..12 {
+        let mut names: Names = (0..1 + dice.below(3)).map(|_| dice.one(NAMES)).collect();
+        // What is a directory is no file: the last name has one of two ends.
+        names.push(dice.one(&["f.txt", "index.html"]));
+        let place = names.iter().fold(root.to_owned(), |place, name| place.join(name));
+        std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+        std::fs::write(&place, names.join("/")).unwrap();
+        files.insert(names.join("/"), names);
+    }
+    files.into_values().collect()
+}
+
+fn escape(byte: u8, dice: &mut Dice) -> String {
+    if dice.is(2) { format!("%{byte:02X}") } else { format!("%{byte:02x}") }
+}
+
+/// A name as a pattern or a plain client writes it: what must be escaped is, some of the rest, too.
+fn written(name: &str, dice: &mut Dice) -> String {
+    let needs = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._~!$&'(),;=:@+".contains(&byte));
+    name.bytes().fold(String::new(), |mut out, byte| {
+        match needs(byte) || dice.is(4) {
+            true => out += &escape(byte, dice),
+            false => out.push(char::from(byte)),
+        }
+        out
+    })
+}
+
+/// Where files are mounted, and how one of them is protected. Gives the configuration and the names of what is protected.
+fn configure(dice: &mut Dice, root: &Path, files: &[Names]) -> (String, Names, &'static str) {
+    let (mount, strip) = if dice.is(3) { ("/m", "{ strip_prefix: /m }, ") } else { ("", "") };
+    let of = &files[dice.below(files.len())];
+    // A directory, or a file that is not also that of a directory.
+    let depth = 1 + dice.below(of.len());
+    let depth = if of.get(depth - 1) == Some(&"index.html") { depth - 1 } else { depth };
+    let names: Names = of[..depth].to_vec();
+    let mut pattern = names.iter().fold(mount.to_owned(), |path, name| path + "/" + &written(name, dice));
+    if !matches!(names.last(), Some(&("f.txt" | "index.html"))) {
+        pattern += "/*";
+    }
+    let pattern = format!("{pattern:?}");
+    let answer = format!("{strip}{{ files: {{ root: {root:?} }} }}");
+    let auth = "{ auth: { network: 203.0.113.0/24 } }";
+    let (kind, route, guard) = match dice.below(5) {
+        0 => ("a route with auth", format!("filters: [ {auth}, {answer} ]"), String::new()),
+        1 => ("a route that refuses", "filters: [ { respond: 403 } ]".to_owned(), String::new()),
+        2 => (
+            "auth with a condition",
+            String::new(),
+            format!("{{ auth: {{ network: 203.0.113.0/24 }}, when: {{ path: {pattern} }} }}, "),
+        ),
+        3 => ("access", String::new(), format!("{{ access: {{ deny: [ {{ path: {pattern} }} ] }} }}, ")),
+        _ => (
+            "a refusal with a condition",
+            String::new(),
+            format!("{{ respond: 403, when: {{ path: {pattern} }} }}, "),
+        ),
+    };
+    let mut text = "listeners: { web: { address: \":8080\" } }\nroutes:\n".to_owned();
+    if !route.is_empty() {
+        writeln!(text, "  - {{ name: guarded, match: {{ path: {pattern} }}, {route} }}").unwrap();
+    }
+    let place = if mount.is_empty() { "" } else { ", match: { path: /m/* }" };
+    writeln!(text, "  - {{ name: open{place}, filters: [ {guard}{answer} ] }}").unwrap();
+    (text, names, kind)
+}
+
+/// A path that one reader or another may take for that of the file.
+fn spelled(dice: &mut Dice, mount: &str, names: &[&str]) -> String {
+    let mut out = mount.to_owned();
+    // Most have few oddities: several may hide each other.
+    let odd = dice.one(&[4, 20, 60]);
+    let last = names.len() - 1;
+    for (at, name) in names.iter().enumerate() {
+        out.push('/');
+        if dice.is(odd) {
+            out += dice.one(&[
+                "/",
+                "//",
+                "./",
+                "%2e/",
+                "x/../",
+                "x/%2E%2e/",
+                ";/",
+                ";a=b/",
+                "%2F",
+                "%2f/",
+                "%5C",
+                "%00/",
+                "\\",
+                "%252F",
+                "%20/",
+                "./;/",
+                "..;/",
+                "%3B/",
+            ]);
+        }
+        // The file of a directory is in reach by the directory itself.
+        if at == last && *name == "index.html" && dice.is(3) {
+            if dice.is(3) {
+                out.pop();
+            }
+            break;
+        }
+        let as_it_is = dice.is(3);
+        for byte in name.bytes() {
+            let needs = !byte.is_ascii_graphic() || b"%?#\"<>".contains(&byte);
+            match (needs, as_it_is) {
+                (false, true) => out.push(char::from(byte)),
+                (false, false) if !dice.is(3) => out.push(char::from(byte)),
+                _ if dice.is(60) => out += &escape(byte, dice).replace('%', "%25"),
+                _ => out += &escape(byte, dice),
+            }
+        }
+        if dice.is(odd) {
+            out +=
+                dice.one(&[";v=1", "%3Bv", ".", "%20", "%00", "%2F", "%2e", "/.", "/x/..", "?", "%3F", "+"]);
+        }
+    }
+    out
+}
+
+/// The text of the file that a request gets.
+fn answered(plan: &Plan, path: &str) -> Option<Vec<u8>> {
+    let mut normal = Vec::new();
+    // Whether the route allows escapes is not asked: all are let pass.
+    normalize_path(path.as_bytes(), &mut normal).ok()?;
+    let form = matched_form(&normal);
+    let readings = form.as_ref().map(|(matched, doubts)| PathReadings { matched, doubts: *doubts });
+    let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let query = Query {
+        listener: 0,
+        host: b"a.test",
+        path: readings.map_or(&normal, |readings| readings.matched),
+        query: b"",
+        method: b"GET",
+        client,
+        fields: &NoFields,
+    };
+    let route = plan.route(plan.table.find(&query))?;
+    let facts = Facts {
+        method: b"GET",
+        scheme: "http",
+        host: b"a.test",
+        port: 80,
+        path: &normal,
+        readings,
+        query: None,
+        client_ip: client,
+        request_id: None,
+        peer: client,
+        is_trusted: false,
+        listener: "web",
+        route: &route.name,
+        service: "",
+        version: Version::Http11,
+        patterns: &route.patterns,
+        now: Instant::now(),
+        unix_seconds: 0,
+        connection: &NoConnection,
+        is_dry_run: false,
+    };
+    let (mut target, mut added, mut known) = (TargetEdit::default(), Vec::new(), FieldSet::default());
+    let (mut states, mut outcome) = (FilterStates::default(), RequestOutcome::default());
+    target.begin(&normal);
+    let fields = HeadFields::new(&mut [], &[], (&mut added, 0), &mut known);
+    let mut cx = RequestCx::new(facts, (&mut target, fields), (&mut states, &mut outcome), (false, None));
+    match route.chain(0, None).on_request(0, &mut cx, &mut |_, _| {}) {
+        (_, Verdict::Reply(reply)) => text(reply.body),
+        _ => None,
+    }
+}
+
+fn text(body: ReplyBody) -> Option<Vec<u8>> {
+    let ReplyBody::Parts(parts) = body else { return None };
+    let mut text = Vec::new();
+    for part in parts {
+        match part {
+            Part::Bytes(bytes) => text.extend(bytes),
+            Part::File { file, from, length } => {
+                let mut bytes = vec![0; length as usize];
+                file.read_exact_at(&mut bytes, from).unwrap();
+                text.extend(bytes);
+            }
+        }
+    }
+    Some(text)
+}
+
+#[test]
+fn no_spelling_of_a_protected_path_gets_the_file_without_the_guard() {
+    let times = if std::env::var("THALWEG_LONG").as_deref() == Ok("1") { LONGER } else { 1 };
+    let mut dice = Dice(Seed(43));
+    let (mut open, mut kept) = (0, BTreeMap::<_, usize>::new());
+    for number in 0..CONFIGURATIONS * times {
+        let tree = Tree::new(number);
+        let files = grow(&mut dice, &tree.0);
+        let (config, protected, kind) = configure(&mut dice, &tree.0, &files);
+        let plan =
+            check_text("random.yaml", &config, &|_| None).unwrap_or_else(|report| panic!("{report}")).plan;
+        let mount = if config.contains("strip_prefix") { "/m" } else { "" };
+        let inside: Vec<_> = files.iter().filter(|names| names.starts_with(&protected)).collect();
+        let guarded = protected.join("/");
+        for _ in 0..SPELLINGS {
+            let names = match dice.is(4) {
+                true => &files[dice.below(files.len())],
+                false => inside[dice.below(inside.len())],
+            };
+            let path = spelled(&mut dice, mount, names);
+            let Some(found) = answered(&plan, &path) else {
+                *kept.entry(kind).or_default() += usize::from(names.starts_with(&protected));
+                continue;
+            };
+            let found = String::from_utf8(found).unwrap();
+            let is_inside =
+                found == guarded || found.strip_prefix(&guarded).is_some_and(|rest| rest.starts_with('/'));
+            assert!(!is_inside, "{path} gets {found} in spite of {kind}:\n{config}");
+            open += 1;
+        }
+    }
+    // Else the test shows nothing: files that are not protected are served, in odd spellings, too.
+    assert!(open > CONFIGURATIONS * times * SPELLINGS / 20, "{open} served");
+    assert!(kept.len() == 5 && kept.values().all(|count| *count > 200), "{kept:?}");
+}
+
+/// Services do what `files` does not: they may merge slashes, cut parameters and decode slashes.
+#[test]
+fn no_reading_of_a_path_reaches_a_service_around_a_guard() {
+    let config = "listeners: { web: { address: ':8080' } }\n\
+        services: { s: { endpoints: 'http://10.0.0.1:80' } }\n\
+        routes:\n\
+        - { name: secret, match: { path: '/pub/secret/*' }, filters: [ { auth: { network: 203.0.113.0/24 } } ], to: s }\n\
+        - { name: shared, match: { path: '/pub/secret/shared/*' }, to: s }\n\
+        - { name: id, match: { path: '/projects/{id}' }, to: s }\n\
+        - { name: amqp, match: { path: '/pub/amqp/*' }, allow_encoded: [ slash ], to: s }\n\
+        - { name: closed, match: { host: c.test }, to: s, filters: [ { access: { deny: [ { path: '/closed/*' } ] } } ] }\n\
+        - { name: open, to: s }\n";
+    let plan = check_text("t.yaml", config, &|_| None).unwrap_or_else(|report| panic!("{report}")).plan;
+    for (path, expected) in [
+        ("/pub/a", "open"),
+        ("/pub/secret/x", "refused 401 or 403"),
+        ("/pub//secret/x", "refused 401 or 403"),
+        ("/pub/%73ecret;v/x", "400"),
+        ("/pub/secret%3Bv/x", "400"),
+        ("/pub%2Fsecret/x", "400"),
+        ("/pub/;/secret/x", "400"),
+        ("/pub;a//secret%2Fx", "400"),
+        // What lies open within is not reached by an empty segment that an endpoint takes for a name.
+        ("/pub/secret//shared/x", "400"),
+        ("/pub/secret/shared/x", "shared"),
+        ("/pub/secret/shared//x", "shared"),
+        ("/pub/matrix;v=1/x", "open"),
+        ("/projects/group%2Fname", "id"),
+        ("/pub/amqp/%2F/x", "amqp"),
+        ("/proxy/https://a.test/x", "open"),
+        ("http://c.test/closed;a/x", "refused 401 or 403"),
+        ("http://c.test/closed%2Fx", "refused 401 or 403"),
+        ("http://c.test/x/closed;a/x", "closed"),
+    ] {
+        let question = Question {
+            method: "GET".into(),
+            url: if path.starts_with('/') { format!("http://a.test{path}") } else { path.into() },
+            headers: Vec::new(),
+            from: None,
+            listener: None,
+        };
+        let verdict = decide(&plan, &question).unwrap();
+        let told = match (verdict.fault, verdict.route) {
+            (Some(fault), _) if matches!(fault.status, 401 | 403) => "refused 401 or 403".to_owned(),
+            (Some(fault), _) => fault.status.to_string(),
+            (None, route) => plan.route(route).unwrap().name.to_string(),
+        };
+        assert_eq!(told, expected, "{path}");
+    }
+}

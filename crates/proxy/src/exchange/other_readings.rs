@@ -1,0 +1,61 @@
+//! Paths that an endpoint may read otherwise than the router: none of their readings leads around a protection.
+//!
+//! Called by [`crate::exchange::find_route`] for the few requests whose path has more than one reading (decision 0005).
+//! The route is that of the decoded path. Where another reading belongs to another route, that route may have
+//! filters that keep requests out, and the endpoint would answer as if they had let the request pass: the request is
+//! refused.
+
+use crate::exchange::find_route::with_path;
+use crate::plan::{Plan, Route, ServiceId};
+use crate::state::exchange::Exchange;
+use std::iter::once;
+use std::sync::Arc;
+use thalweg_core::Fault;
+use thalweg_filter::Step;
+use thalweg_http::{Escapes, PathReadings};
+use thalweg_route::RouteId;
+
+const READ_OTHERWISE: Fault = Fault::request(
+    400,
+    "an empty segment, parameter or encoded slash in the path, without which a protected route would take it",
+);
+
+/// Checks that the route has whatever restricts requests on the routes of the other readings.
+///
+/// # Errors
+/// 400 where one of these routes has a filter that restricts and that `found` lacks.
+pub(crate) fn check_readings(
+    plan: &Plan,
+    (listener, x): (u16, &Exchange),
+    (found, service): (RouteId, Option<ServiceId>),
+    readings: PathReadings<'_>,
+) -> Result<(), Fault> {
+    let Some(route) = plan.route(Some(found)) else { return Ok(()) };
+    // Who allows them says that the endpoint does not decode them.
+    let keeps_encoded = route.allow_encoded.contains(Escapes::SLASH);
+    let mut is_open = |path: &[u8]| {
+        let other =
+            with_path(x, path, listener, |query| plan.table.find(query)).filter(|other| *other != found);
+        plan.route(other).is_some_and(|other| !has_all_of(route, other, (listener, service)))
+    };
+    match readings.any_other(x.path.of(&x.received), keeps_encoded, &mut is_open) {
+        true => Err(READ_OTHERWISE),
+        false => Ok(()),
+    }
+}
+
+/// Whether a way through `route` has every filter that restricts on some way through `other`.
+fn has_all_of(route: &Route, other: &Route, (listener, service): (u16, Option<ServiceId>)) -> bool {
+    let there = route.chain(listener, service).steps();
+    let ways = other.all_services().map(Some).chain(once(None));
+    let mut wanted = ways.flat_map(|service| other.chain(listener, service).steps());
+    wanted.all(|step| !step.filter.restricts() || there.iter().any(|known| is_same(known, step)))
+}
+
+/// Whether one filter does what the other does, and whenever it does.
+fn is_same(one: &Step, other: &Step) -> bool {
+    let is_filter = Arc::ptr_eq(&one.filter, &other.filter)
+        || (one.name() == other.name() && one.filter.argument() == other.filter.argument());
+    let when = |step: &Step| step.when.iter().map(ToString::to_string).collect::<Vec<_>>();
+    is_filter && (one.when.is_empty() || when(one) == when(other))
+}

@@ -1,0 +1,83 @@
+//! The path of a request: the normal form, which is forwarded, and the form that is matched where it is another one.
+//!
+//! Found by [`crate::exchange::read_request`]. Nearly all paths stand in the head in both forms, and nothing is written.
+
+use thalweg_core::Fault;
+use thalweg_http::{Doubts, Escapes, PathReadings, Span, normalize_path, write_matched_form};
+
+/// A path. As large as a span and a buffer: every tunnel has one.
+#[derive(Debug, Default)]
+pub(crate) struct RequestPath {
+    place: Place,
+    /// Where it is written, when it does not stand in the head.
+    pub(crate) written: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Place {
+    /// It stands in the head.
+    Received(Span),
+    /// It is all that is written.
+    #[default]
+    Written,
+    /// It is this much of what is written; what follows is the form that is matched.
+    TwoForms { len: u32, doubts: Doubts },
+}
+
+impl RequestPath {
+    /// It stands in the head, and is matched as it stands there.
+    pub(crate) fn is_at(&mut self, place: Span) {
+        self.place = Place::Received(place);
+    }
+
+    /// It is this text, and is matched so.
+    pub(crate) fn is(&mut self, text: &[u8]) {
+        self.place = Place::Written;
+        self.written.extend_from_slice(text);
+    }
+
+    /// Brings it to its normal form; gives the escapes that its route has to allow.
+    ///
+    /// # Errors
+    /// See [`normalize_path`].
+    pub(crate) fn normalize(&mut self, raw: &[u8]) -> Result<Escapes, Fault> {
+        self.clear();
+        let escapes = normalize_path(raw, &mut self.written)?;
+        let normal = self.written.clone();
+        let len = normal.len();
+        let doubts = write_matched_form(&normal, &mut self.written);
+        if doubts == Doubts::default() && self.written[len..] == normal {
+            self.written.truncate(len);
+        } else {
+            // Heads are far smaller than 4 GiB.
+            self.place = Place::TwoForms { len: len as u32, doubts };
+        }
+        Ok(escapes)
+    }
+
+    /// The normal form; empty before it is known.
+    pub(crate) fn of<'a>(&'a self, received: &'a [u8]) -> &'a [u8] {
+        match self.place {
+            Place::Received(place) => place.of(received),
+            Place::Written => &self.written,
+            Place::TwoForms { len, .. } => self.written.get(..len as usize).unwrap_or_default(),
+        }
+    }
+
+    /// Its readings, where it is not matched in its normal form.
+    pub(crate) fn readings(&self) -> Option<PathReadings<'_>> {
+        match self.place {
+            Place::Received(_) | Place::Written => None,
+            Place::TwoForms { len, doubts } => {
+                let matched = self.written.get(len as usize..).unwrap_or_default();
+                Some(PathReadings { matched, doubts })
+            }
+        }
+    }
+
+    /// Forgets it, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.place = Place::Written;
+        self.written.clear();
+    }
+}
