@@ -11,8 +11,8 @@ use thalweg_http::h1::framing::{
 use thalweg_http::rules::{expects_continue, host_of, strip_request, strip_response, wants_upgrade};
 use thalweg_http::{
     BodyReader, BodyStep, FieldId, Framing, HeadLimits, Method, Progress, RequestHead, RequestRules,
-    ResponseHead, Span, normalize_path, octet, parse_authority, parse_target, path_is_normal,
-    write_normal_host,
+    ResponseHead, Span, matched_form, normalize_path, octet, parse_authority, parse_target, path_is_normal,
+    write_matched_form, write_normal_host,
 };
 
 const LIMITS: HeadLimits = HeadLimits { line: 60, head: 200, fields: 6 };
@@ -144,6 +144,26 @@ fn pieces<'a>(input: &'a [u8], cuts: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     ends.into_iter().map(|end| &input[std::mem::replace(&mut start, end)..end]).collect()
 }
 
+/// A path of these names: escapes in any case, and doubled slashes, as the choices say.
+fn spelled(names: &[Vec<u8>], choices: &[u8]) -> Vec<u8> {
+    let mut choices = choices.iter().cycle().copied();
+    let mut path = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        path.extend_from_slice(if at > 0 && choices.next() > Some(200) { b"//" } else { b"/" });
+        // A dot segment is another path.
+        path.push(b'n');
+        for byte in name {
+            let choice = choices.next().unwrap_or_default();
+            match octet::is_target(*byte) && !b"/%?".contains(byte) {
+                true if choice < 128 => path.push(*byte),
+                _ if choice % 2 == 0 => path.extend_from_slice(format!("%{byte:02x}").as_bytes()),
+                _ => path.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            }
+        }
+    }
+    path
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -224,6 +244,27 @@ proptest! {
             prop_assert!(!path_is_normal(path.as_bytes()) || once == path.as_bytes());
         } else {
             prop_assert!(!path_is_normal(path.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn all_spellings_of_the_same_names_are_matched_in_one_form(
+        names in prop::collection::vec(prop::collection::vec(1..=255_u8, 1..6), 1..5),
+        (one, other) in (prop::collection::vec(any::<u8>(), 1..40), prop::collection::vec(any::<u8>(), 1..40)),
+    ) {
+        let [one, other] = [one, other].map(|choices| spelled(&names, &choices));
+        let forms = [&one, &other].map(|path| {
+            let mut normal = Vec::new();
+            normalize_path(path, &mut normal).ok().map(|_| {
+                let mut matched = Vec::new();
+                write_matched_form(&normal, &mut matched);
+                matched
+            })
+        });
+        if let [Some(one), Some(other)] = &forms {
+            prop_assert_eq!(one, other);
+            let again = matched_form(one).map_or_else(|| one.clone(), |(again, _)| again);
+            prop_assert_eq!(one, &again);
         }
     }
 

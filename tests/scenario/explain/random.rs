@@ -27,8 +27,9 @@ const HOST_PATTERNS: &[&str] = &["a.test", "b.a.test", "*.test", "*.a.test", "[:
 const HOSTS: &[&str] =
     &["a.test", "B.A.Test", "x.b.a.test.", "a.test:80", "a.test:8080", "test", "[0:0::1]", "else"];
 const BAD_HOSTS: &[&str] = &["", "a..b", "a/b", "a:x"];
-const PATH_PATTERNS: &[&str] =
-    &["/", "/a", "/a/*", "/a/b/*", "/a/{x}", "/{x}/b", "/{x*}", "/*", "/a%20b/*", "/%7Ea/*", "/%40a/*", "/a/b+"];
+const PATH_PATTERNS: &[&str] = &[
+    "/", "/a", "/a/*", "/a/b/*", "/a/{x}", "/{x}/b", "/{x*}", "/*", "/a%20b/*", "/%7Ea/*", "/%40a/*", "/a/b+",
+];
 const SEGMENTS: &[&str] = &["a", "a", "b", "b", "c", "~a", "%61", "%7ea", "a%20b", "@a", "%40a", "b%2b"];
 const ODD_SEGMENTS: &[&str] =
     &["", ".", "..", "%2e%2e", "%2F", "%zz", "a;x", "\\", "..;x", "a%2Fb", "a%3bx", "[a]", "%5Ba%5d"];

@@ -30,7 +30,11 @@ impl Below {
     pub(super) fn parse(path: &[u8], hidden: bool) -> Option<Self> {
         let (mut out, mut is_first) = (Vec::with_capacity(path.len()), true);
         let names = path.strip_prefix(b"/").unwrap_or(path);
-        let names = names.strip_suffix(b"/").unwrap_or(names);
+        let names = match names.strip_suffix(b"/") {
+            Some([]) => return None,
+            Some(names) => names,
+            None => names,
+        };
         for segment in names.split(|byte| *byte == b'/').filter(|_| !names.is_empty()) {
             if segment.is_empty() {
                 return None;

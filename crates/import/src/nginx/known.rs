@@ -114,7 +114,10 @@ const WITH_DIFFERENCE: &[(&str, &str)] = &[
     ("ssl_verify_depth", "chains have at most 16 certificates"),
     ("gzip_vary", "`Vary` is always told"),
     ("gzip_static", "write `precompressed: true` at `files`"),
-    ("merge_slashes", "`//` inside a path is always matched as `/` and goes upstream as it is; at the beginning it is refused"),
+    (
+        "merge_slashes",
+        "`//` inside a path is always matched as `/` and goes upstream as it is; at the beginning it is refused",
+    ),
     ("keepalive_disable", "connections are kept for all clients"),
     ("proxy_ignore_client_abort", "a request whose client leaves is given up"),
     ("limit_req_log_level", "refusals stand in the access log"),

@@ -17,7 +17,7 @@ use thalweg_route::RouteId;
 
 const READ_OTHERWISE: Fault = Fault::request(
     400,
-    "an empty segment, parameter or encoded slash in the path, without which a protected route would take it",
+    "an empty segment, a parameter or an encoded slash in a path that can be read as that of a protected route",
 );
 
 /// Checks that the route has whatever restricts requests on the routes of the other readings.
