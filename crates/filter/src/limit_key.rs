@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::fields::FieldView;
     use crate::identity::Identity;
-    use crate::tests::{built, facts};
+    use crate::tests::{Asked, built, facts};
 
     fn key(json: &str, prefix: &str) -> Key {
         built::<KeySpec>(json).build(&built(prefix), "test").unwrap()
@@ -410,6 +410,20 @@ mod tests {
             "one client, whichever socket it came through"
         );
         assert!(same(&key(r#""client_ip""#, r#"{"v4": 24, "v6": 48}"#), "192.0.2.1", "192.0.2.200"));
+    }
+
+    #[test]
+    fn all_spellings_of_a_path_are_counted_together() {
+        let counted = |json: &str, path: &str| {
+            let mut asked = Asked::at(path);
+            asked.call(|cx| key(json, "{}").of(&cx.values()))
+        };
+        for json in [r#""{path}""#, r#""{upstream_path}""#] {
+            for path in ["/%40team/x", "/@team//x", "/@team/x"] {
+                assert_eq!(counted(json, path), counted(json, "/@team/x"), "{json} {path}");
+            }
+            assert_ne!(counted(json, "/@team/y"), counted(json, "/@team/x"));
+        }
     }
 
     #[test]

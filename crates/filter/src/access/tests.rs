@@ -157,3 +157,23 @@ fn what_is_wrong_is_said_with_the_remedy() {
         assert!(error.contains("`path` is one key too many"), "{json}: {error}");
     }
 }
+
+/// Endpoints may merge slashes, cut parameters and decode slashes: what is denied is denied in every reading, what is
+/// allowed is allowed only if it is so in every reading.
+#[test]
+fn a_path_is_judged_in_every_reading_that_an_endpoint_may_have() {
+    let passes = |json: &str, path: &str| refused(json, "192.0.2.1", Asked::at(path)).is_none();
+    let deny = r#"{"deny": {"path": ["/pub/secret/*", "/%40team/*"]}}"#;
+    for path in
+        ["/pub//secret/x", "/pub;a/secret", "/pub%2Fsecret/x", "/pub/secret%3Bv", "/%40team", "/@team//x"]
+    {
+        assert!(!passes(deny, path), "{path}");
+    }
+    let allow = r#"{"allow": {"path": ["/open/*", "/b/open/*"]}}"#;
+    for path in ["/open/x", "/open//x", "/open/x;v", "/open/x%2Fy", "/b/open/x"] {
+        assert!(passes(deny, path) && passes(allow, path), "{path}");
+    }
+    for path in ["/open;v/x", "/open%2Fx", "/b//open/x"] {
+        assert!(!passes(allow, path), "{path}");
+    }
+}
