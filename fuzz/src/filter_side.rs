@@ -72,6 +72,7 @@ pub(crate) fn ask(filter: &dyn Filter, asking: &Asking<'_>) -> Asked {
         host: asking.host,
         port: 443,
         path: asking.path,
+        readings: None,
         query: asking.query,
         client_ip: client,
         peer: client,
