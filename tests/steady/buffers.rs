@@ -2,9 +2,9 @@
 //! within its bound, is part of what the budget counts, and is given back when the peer has gone.
 //!
 //! What is received of HTTP/2 and never ends where a receive does is attacked in `h2_attacks.rs`, and records of TLS in
-//! `crates/net/src/layered/tests.rs`. Beside these, a worker holds: pieces of bodies that filters change, which come from
-//! the rings looked at here; stored responses, which have a part of the budget of their own; one datagram of a session of
-//! UDP that is new; and what an exchange costs anyway (`crates/proxy/src/budget.rs`).
+//! `crates/net/src/layered/tests.rs`. Beside these, a worker holds: pieces of bodies that filters change, which come
+//! from the rings looked at here; stored responses, which have a part of the budget of their own; one datagram of a
+//! session of UDP that is new; and what an exchange costs anyway (`crates/proxy/src/budget.rs`).
 
 use std::any::Any;
 use std::sync::mpsc::{self, Sender};

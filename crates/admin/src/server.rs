@@ -56,6 +56,8 @@ const CONNECTION_TIME: Duration = Duration::from_secs(300);
 const STREAM_TIME: Duration = Duration::from_secs(3600);
 /// Time for that last answer, and for all of them at the end of the process.
 const LAST_ANSWER_TIME: Duration = Duration::from_secs(1);
+/// Time after which a connection without a place looks again for one that can give its own.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Pause after a failed accept (no descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -426,10 +428,18 @@ impl Places {
     ) where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        if self.free.available_permits() == 0 {
-            self.heads.call_off_longest();
-        }
-        let Ok(place) = Arc::clone(&self.free).acquire_owned().await else { return };
+        let mut free = pin!(Arc::clone(&self.free).acquire_owned());
+        let place = loop {
+            if self.free.available_permits() == 0 {
+                self.heads.call_off_longest();
+            }
+            // A connection that is answered now may wait for another head soon.
+            match timeout(LOOK_AGAIN, free.as_mut()).await {
+                Ok(Ok(place)) => break place,
+                Ok(Err(_)) => return,
+                Err(_) => {}
+            }
+        };
         let (router, stopped, head) = (router.clone(), self.stopped.clone(), self.heads.connect());
         tokio::spawn(async move {
             let served = async {
