@@ -77,7 +77,7 @@ pub(crate) fn compile(
         routes: HashMap::new(),
     };
     names.take_route_names(&spec.routes, problems);
-    let chains = Chains::read(&spec.chains, (&declared.chains, &declared.services), secrets, problems);
+    let chains = Chains::read(&spec.chains, declared, secrets, problems);
     let mut joined = Routes::new((defaults, bounds, retries), secrets);
     joined.inherited = Inherited::read(spec, &listeners, &chains, problems);
     joined.add(spec, (&names, &chains), &named, problems);

@@ -13,7 +13,7 @@ use crate::diagnose::{Class, Report, SpecError};
 use crate::interpolate::Environment;
 use crate::load::{Loaded, check_with};
 use crate::own_addresses::own_addresses;
-use crate::protections::{Apart, lost};
+use crate::protections::{Apart, Bypass, added_routes, bypasses};
 use crate::source::Span;
 use choose::{Chosen, Id, Refused, Set, choose};
 use std::collections::{HashMap, HashSet};
@@ -115,8 +115,8 @@ pub fn with_documents(
         match made {
             Ok(loaded) => {
                 let found = filled(&loaded);
-                let lost = unprotected(before, found.as_ref().unwrap_or(&loaded.plan), &joined);
-                lost.map_or(Ok((loaded, joined)), Err)
+                let faulty = unprotected(before, found.as_ref().unwrap_or(&loaded.plan), &joined);
+                faulty.map_or(Ok((loaded, joined)), Err)
             }
             Err(report) => Err(refused(&report, &joined)),
         }
@@ -128,7 +128,7 @@ pub fn with_documents(
     let Chosen { made: (mut loaded, joined), mut set, left_out, tried } = chosen;
     let refused = refused_by_offer((offers, &offered), &tried, &left_out);
     loaded.apart = Apart::of(&alone.plan, &loaded.plan);
-    mark_added(&alone.plan, &mut loaded);
+    mark_added(&alone.plan, &mut loaded, &joined);
     let flaw = |(id, message): (Id, String)| DocumentFlaw { source: id.0, document: id.1, message };
     let conflicts = joined.into_iter().flat_map(|Joined { id, conflicts, .. }| {
         let told = conflicts.into_iter().map(|it| format!("line {}: {}", it.line, it.message));
@@ -152,15 +152,23 @@ pub fn with_documents(
     Merged { loaded, accepted: accepted(offers, &set), flaws, refused }
 }
 
-/// Marks the endpoints that documents have added: all of a service that the file has not.
-fn mark_added(alone: &Plan, with: &mut Loaded) {
+/// Marks the endpoints that documents have added: all of a service that the file has not. A service that a route of the
+/// file lists by its URLs has given its name away where a document has a service of that name.
+fn mark_added(alone: &Plan, with: &mut Loaded, joined: &[Joined]) {
     let known: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
-    for service in with.plan.services.iter_mut().filter(|service| !known.contains(&*service.name)) {
+    let mut added: HashSet<Arc<str>> =
+        joined.iter().flat_map(|joined| joined.services.iter().map(|name| name.as_str().into())).collect();
+    for route in added_routes(alone, &with.plan).filter_map(|at| with.plan.routes.get(at)) {
+        let services = route.to.services().filter_map(|id| with.plan.services.get(id.0 as usize));
+        added.extend(services.map(|service| &service.name).filter(|name| **name == route.name).cloned());
+    }
+    let is_added = |name: &Arc<str>| !known.contains(&**name) || added.contains(name);
+    for service in with.plan.services.iter_mut().filter(|service| is_added(&service.name)) {
         if !service.endpoints.is_empty() {
             Arc::make_mut(service).endpoints.iter_mut().for_each(|endpoint| endpoint.is_added = true);
         }
     }
-    let discover = with.settings.discover.iter_mut().filter(|(name, _)| !known.contains(&***name));
+    let discover = with.settings.discover.iter_mut().filter(|(name, _)| is_added(name));
     discover.flat_map(|(_, discover)| &mut discover.written).for_each(|endpoint| endpoint.is_added = true);
 }
 
@@ -302,15 +310,16 @@ fn unprotected(alone: &Plan, with: &Plan, joined: &[Joined]) -> Option<Refused> 
         joined.iter().flat_map(|joined| of(joined).iter().map(move |name| (&**name, &joined.id))).collect()
     };
     let (routes, services) = (named(|joined| &joined.routes), named(|joined| &joined.services));
-    let lost = lost(alone, with).into_iter().map(|lost| {
-        let by = lost.key.strip_prefix("routes.").and_then(|name| routes.get(name)).copied();
-        (by, format!("only the file may take protections away: {lost}"))
+    let past = bypasses(alone, with).into_iter().map(|Bypass { key, why }| {
+        let by_route = key.strip_prefix("routes.").and_then(|name| routes.get(name));
+        let by_service = key.strip_prefix("services.").and_then(|name| services.get(name));
+        (by_route.or(by_service).copied(), format!("only the file may take protections away: {why}"))
     });
     let own = own_addresses(alone, with).into_iter().map(|own| {
         let by_route = own.routes.iter().find_map(|route| routes.get(&**route));
         (services.get(&*own.service).or(by_route).copied(), format!("only the file may say that: {own}"))
     });
-    let all: Vec<(Option<&Id>, String)> = lost.chain(own).collect();
+    let all: Vec<(Option<&Id>, String)> = past.chain(own).collect();
     let why = all.first()?.1.clone();
     let faulty = all.into_iter().filter_map(|(id, why)| Some((id?.clone(), why))).collect();
     Some(Refused { faulty, why })

@@ -6,6 +6,7 @@ use crate::identity::Identity;
 use crate::request::EndCx;
 use crate::when::When;
 use crate::{CacheRule, Facts, Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
+use std::fmt;
 use std::sync::Arc;
 use thalweg_core::Fault;
 
@@ -16,12 +17,30 @@ pub struct Step {
     pub filter: Arc<dyn Filter>,
     /// All must fit; none: always.
     pub when: Vec<Arc<When>>,
+    /// How both are written; `None`: they are not.
+    pub written: Option<Written>,
+}
+
+/// What tells a filter and its conditions, as a configuration writes them, from others: digests. Within one process
+/// equal texts have equal digests, whichever configuration they stand in.
+#[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Written {
+    /// Of the filter's name and its whole argument, secrets included.
+    pub argument: [u8; 32],
+    /// Of its conditions in their order; zeros: none.
+    pub when: [u8; 32],
+}
+
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Written")
+    }
 }
 
 impl Step {
     /// A filter that is always called.
     pub fn always(filter: Arc<dyn Filter>) -> Self {
-        Self { filter, when: Vec::new() }
+        Self { filter, when: Vec::new(), written: None }
     }
 
     /// Whether no request passes it.
@@ -159,7 +178,7 @@ impl Chain {
     pub fn switched(&self, on: bool) -> Self {
         let steps = self.steps.iter().map(|step| match step.filter.switched(on) {
             None => step.clone(),
-            Some(filter) => Step { filter, when: step.when.clone() },
+            Some(filter) => Step { filter, ..step.clone() },
         });
         Self { caches: self.caches.clone(), ..Self::new(steps.collect()) }
     }

@@ -72,7 +72,7 @@ use std::sync::Arc;
 
 pub use access::{AddressRulesSpec, MembersSpec, list_upkeep};
 pub use cache::CacheRule;
-pub use chain::{Chain, Step};
+pub use chain::{Chain, Step, Written};
 pub use config_files::ConfigFiles;
 pub use decoder_memory::DecoderMemory;
 pub use fields::{FieldView, HeadFields, may_be_changed};

@@ -187,11 +187,24 @@ fn is_admitted(tree: &Node, problems: &mut Problems) -> bool {
             problems.push(SpecError::new(Class::Invalid, inherit.span, message));
         }
     }
+    for sealed in routes_of(tree).filter_map(|route| route.entry("to")?.entry("sealed")) {
+        let message = "`sealed` stands in the file only: its keys open every address of `allow`";
+        let help = "send requests to services of the file or of the document";
+        problems.push(SpecError::new(Class::Invalid, sealed.span, message).help(help));
+    }
     for ((_, name), span) in Names::of(tree).taken.into_iter().filter(|((_, name), _)| is_made(name)) {
         let message = format!("`{name}` is a name that is given by position; choose another one");
         problems.push(SpecError::new(Class::Invalid, span, message));
     }
     problems.count() == before
+}
+
+fn routes_of(tree: &Node) -> impl Iterator<Item = &Node> {
+    let routes = match tree.entry("routes").map(|routes| &routes.kind) {
+        Some(Kind::Seq(routes)) => &routes[..],
+        _ => &[],
+    };
+    routes.iter()
 }
 
 fn name_of(route: &Node) -> Option<&str> {

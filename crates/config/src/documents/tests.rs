@@ -297,3 +297,121 @@ fn what_documents_write_is_known_from_what_the_file_writes() {
     };
     assert_eq!((added("shop"), added("more")), (false, true));
 }
+
+/// A file with a service behind a chain, and one that is open.
+const GUARDED: &str = "\
+listeners: { web: { address: '127.0.0.1:0' } }
+chains:
+  safe: [ { auth: { network: 10.0.0.0/8, forward: { X-User: root } } } ]
+  at_times: [ { auth: { network: 10.0.0.0/8, forward: { X-User: root } }, when: { method: POST } } ]
+services: { inner: { endpoints: ['http://127.0.0.1:2'] }, shop: { endpoints: ['http://10.0.0.1:1'] } }
+routes:
+  - { name: inner, match: { host: inner.test }, filters: [ { chain: safe }, { cache: {} } ], to: inner }
+  - { name: shop, match: { host: shop.test }, to: shop }
+";
+
+fn beside_guarded(text: &str) -> Merged {
+    let alone = check_text("a.yaml", GUARDED, &|_| None).map_err(|report| report.to_string()).unwrap();
+    let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
+    let offer = Offer { source: "etcd: /r/ at b".into(), documents, good, refused };
+    with_documents(alone, ("a.yaml", GUARDED.as_bytes()), &|_| None, (&[offer], &|_| None))
+}
+
+#[test]
+fn no_document_walks_around_a_protection() {
+    let route = |rest: &str| format!("routes: [ {{ name: x, match: {{ path: /x }}, {rest} }} ]");
+    let service = |url: &str, route: &str| {
+        format!(
+            "services: {{ y: {{ endpoints: ['{url}'] }} }}\nroutes: [ {{ name: x, match: {{ path: /x }}, {route} }} ]"
+        )
+    };
+    let own = "auth: { network: [ 0.0.0.0/0, '::/0' ] }";
+    for text in [
+        // A guard of its own that lets everybody pass, or that is asked at times.
+        route(&format!("filters: [ {{ {own} }} ], to: inner")),
+        route("filters: [ { chain: at_times } ], to: inner"),
+        route("filters: [ { chain: safe, when: { method: POST } } ], to: inner"),
+        format!("chains: {{ own: [ {{ {own} }} ] }}\n{}", route("filters: [ { chain: own } ], to: inner")),
+        format!(
+            "chains: {{ safe: [ {{ {own} }} ] }}\n{}",
+            route(&format!("filters: [ {{ {own} }} ], to: inner"))
+        ),
+        // A filter that says what the guard has verified.
+        route("filters: [ { chain: safe }, { headers: { request: { set: { X-User: ada } } } } ], to: inner"),
+        route(&format!("filters: [ {{ chain: safe }}, {{ {own} }} ], to: inner")),
+        // Requests of filters.
+        route("filters: [ { mirror: inner } ], to: shop"),
+        route("filters: [ { auth: { forward_auth: { service: inner, path: / } } } ], to: shop"),
+        route("filters: [ { ext: { service: inner } } ], to: shop"),
+        route("filters: [ { mirror: inner }, { chain: safe } ], to: shop"),
+        route("filters: [ { split: { cookie: a, to: { b: inner } } } ], to: shop"),
+        service("http://localhost:2", "filters: [ { mirror: y } ], to: shop"),
+        // The address in other words.
+        service("http://localhost:2", "to: y"),
+        service("http://[::ffff:127.0.0.1]:2", "to: y"),
+        service("http://0.0.0.0:2", "to: [ { service: shop, weight: 1 }, { service: y, weight: 1 } ]"),
+        route("to: [ 'http://[::1]:2' ]"),
+        // What others have been answered.
+        route("filters: [ { cache: { key: { space: inner } } } ], to: shop"),
+        // No route at all.
+        "services: { y: { endpoints: ['http://localhost:2'], health: /delete } }".into(),
+        // The match of the file's route.
+        "routes: [ { name: x, match: { host: inner.test }, to: shop } ]".into(),
+    ] {
+        let merged = beside_guarded(&text);
+        let told = flaws(&merged);
+        assert!(told.contains("x: only the file may take protections away: "), "{text}: {told}");
+        assert_eq!(routes(&merged), ["inner", "shop"], "{text}");
+        assert!(merged.loaded.plan.services.iter().all(|service| &*service.name != "y"), "{text}");
+    }
+}
+
+#[test]
+fn a_document_leads_to_a_protected_service_through_a_chain_of_the_file() {
+    for text in [
+        "routes: [ { name: x, match: { path: /x }, filters: [ { chain: safe } ], to: inner } ]",
+        "routes: [ { name: x, match: { path: /x }, filters: [ { chain: safe }, { strip_prefix: /x } ], to: inner } ]",
+        "routes: [ { name: x, match: { path: /x }, filters: [ { chain: safe }, { mirror: inner } ], to: shop } ]",
+        "routes: [ { name: x, match: { host: inner.test }, filters: [ { chain: safe } ], to: shop } ]",
+        "services: { y: { endpoints: ['http://localhost:2'] } }\n\
+         routes: [ { name: x, match: { path: /x }, filters: [ { chain: safe } ], to: y } ]",
+        // Own ways with filters of one's own.
+        "services: { y: { endpoints: ['http://localhost:3'], health: /up } }\n\
+         routes: [ { name: x, match: { path: /x }, filters: [ { headers: { request: { set: { X-User: b } } } } ], to: y } ]",
+    ] {
+        let merged = beside_guarded(text);
+        assert_eq!((flaws(&merged), routes(&merged)), (String::new(), vec!["inner", "shop", "x"]), "{text}");
+    }
+}
+
+#[test]
+fn no_document_has_labels_of_its_own() {
+    let text = "routes: [ { name: x, match: { host: '*.s.test' }, to: { sealed: { domain: '*.s.test', \
+                keys: [ { id: 1, secret: { value: KEY } } ], allow: [ '10.9.0.0/16:80' ] } } } ]";
+    let merged = beside_guarded(&text.replace("KEY", &"0123456789abcdef".repeat(8)));
+    assert!(flaws(&merged).contains("`sealed` stands in the file only"), "{}", flaws(&merged));
+    assert_eq!(routes(&merged), ["inner", "shop"]);
+}
+
+/// The service of a route that lists URLs is named after the route, unless a service has that name.
+#[test]
+fn a_service_with_the_name_of_a_route_of_the_file_is_one_of_the_document() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                routes: [ { name: shop, match: { host: shop.test }, to: [ 'http://10.0.0.1:1' ] } ]\n";
+    let text = "services: { shop: { endpoints: ['http://more.test:9'] } }\n\
+                routes: [ { name: more, match: { host: more.test }, to: shop } ]";
+    let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
+    let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
+    let offer = Offer { source: "etcd".into(), documents, good, refused };
+    let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None));
+    assert_eq!(flaws(&merged), "");
+    let added: Vec<_> = merged
+        .loaded
+        .plan
+        .services
+        .iter()
+        .flat_map(|it| &it.endpoints)
+        .map(|it| (&*it.url, it.is_added))
+        .collect();
+    assert_eq!(added, [("http://more.test:9", true), ("http://10.0.0.1:1", false)]);
+}

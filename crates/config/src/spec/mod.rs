@@ -16,6 +16,7 @@ mod file;
 mod filter_entry;
 mod limits;
 mod listener_tls;
+mod marks;
 mod route;
 mod sealed;
 mod secret;
@@ -49,6 +50,7 @@ pub use limits::{PrioritySpec, QueueSpec, RouteLimitsSpec, ServiceLimitsSpec};
 pub use listener_tls::{
     CertificateSpec, ListenerTlsSpec, TicketKeysSpec, TicketsSpec, TlsVersionSpec, UnknownNameSpec,
 };
+pub use marks::Marks;
 pub use route::{EncodedSpec, FieldSpec, MatchSpec, RouteSpec};
 pub use sealed::{RevokedSpec, SealKeySpec, SealSecretSpec, SealedSpec};
 pub use secret::SecretSpec;
@@ -101,6 +103,8 @@ pub struct Declared {
     pub broken: HashSet<String>,
     /// The whole file.
     pub root: Span,
+    /// What tells its filters from others.
+    pub marks: Marks,
 }
 
 impl Declared {
@@ -120,8 +124,8 @@ impl Declared {
         let (listeners, listener_places) = names("listeners");
         let (services, service_places) = names("services");
         let (chains, _) = names("chains");
-        let (broken, root) = (HashSet::new(), root.span);
-        Self { listeners, services, chains, listener_places, service_places, broken, root }
+        let (broken, marks, root) = (HashSet::new(), Marks::of(root), root.span);
+        Self { listeners, services, chains, listener_places, service_places, broken, root, marks }
     }
 
     fn note_broken(&mut self, root: &Node, pruned: &Pruned) {

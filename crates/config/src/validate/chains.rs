@@ -7,7 +7,7 @@ use super::check_name;
 use super::secret::{FilesAt, Secrets};
 use crate::diagnose::{Class, Problems, SpecError, suggest};
 use crate::source::Span;
-use crate::spec::{ListSpec, NamedSpec, Spanned, StepChoice, StepSpec};
+use crate::spec::{Declared, ListSpec, Marks, NamedSpec, Spanned, StepChoice, StepSpec};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub(crate) struct Chains<'a> {
     services: &'a [String],
     /// For files that filters name.
     secrets: &'a Secrets<'a>,
+    /// What tells filters and conditions from others.
+    marks: &'a Marks,
     resolved: HashMap<&'a str, Resolved<'a>>,
     /// Chains that something names.
     used: RefCell<HashSet<String>>,
@@ -65,7 +67,7 @@ impl<'a> Chains<'a> {
     /// Checks the chains, also those that no route uses.
     pub(crate) fn read(
         specs: &'a NamedSpec<ListSpec<StepSpec>>,
-        (written, services): (&'a [String], &'a [String]),
+        Declared { chains: written, services, marks, .. }: &'a Declared,
         secrets: &'a Secrets<'a>,
         problems: &mut Problems,
     ) -> Self {
@@ -75,6 +77,7 @@ impl<'a> Chains<'a> {
             written,
             services,
             secrets,
+            marks,
             resolved: HashMap::new(),
             used: RefCell::default(),
         };
@@ -101,8 +104,11 @@ impl<'a> Chains<'a> {
         for step in &list.items {
             match &step.choice {
                 StepChoice::Filter(spec) => {
-                    let when = conditions(&step.when.iter().collect::<Vec<_>>(), problems);
-                    filters.extend(self.build(spec, step.span, problems).map(|filter| Step { filter, when }));
+                    let conditions_of_step: Vec<_> = step.when.iter().collect();
+                    let when = conditions(&conditions_of_step, problems);
+                    let written = self.marks.written(step.span, conditions_of_step.iter().map(|it| it.span));
+                    let filter = self.build(spec, step.span, problems);
+                    filters.extend(filter.map(|filter| Step { filter, when, written }));
                     places.push(FilterPlace { span: step.span, chain: None });
                 }
                 StepChoice::Chain(name) => {
@@ -111,8 +117,10 @@ impl<'a> Chains<'a> {
                     for member in resolved.map(|chain| &chain.members).into_iter().flatten() {
                         let mut when = conditions(&member.when, problems);
                         when.extend_from_slice(&outer);
+                        let all = member.when.iter().copied().chain(&step.when);
+                        let written = self.marks.written(member.span, all.map(|it| it.span));
                         let filter = self.build(member.spec, member.span, problems);
-                        filters.extend(filter.map(|filter| Step { filter, when }));
+                        filters.extend(filter.map(|filter| Step { filter, when, written }));
                         places.push(FilterPlace { span: member.span, chain: Some(member.chain.clone()) });
                     }
                 }

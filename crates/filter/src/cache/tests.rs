@@ -136,8 +136,16 @@ fn found(chain: &Chain, path: &str) -> Option<Arc<CacheRule>> {
 #[test]
 fn the_first_cache_that_fits_is_that_of_a_request() {
     let chain = Chain::new(vec![
-        Step { filter: build(r#"{"wait": "1s"}"#).unwrap(), when: when(r#"{"path": "/a/*"}"#) },
-        Step { filter: build(r#"{"wait": "2s"}"#).unwrap(), when: when(r#"{"path": ["/a/*", "/b"]}"#) },
+        Step {
+            filter: build(r#"{"wait": "1s"}"#).unwrap(),
+            when: when(r#"{"path": "/a/*"}"#),
+            written: None,
+        },
+        Step {
+            filter: build(r#"{"wait": "2s"}"#).unwrap(),
+            when: when(r#"{"path": ["/a/*", "/b"]}"#),
+            written: None,
+        },
     ]);
     assert!(chain.has_cache() && !chain.has(Hooks::REQUEST) && !chain.has(Hooks::RESPONSE));
     assert_eq!(found(&chain, "/a/1").unwrap().wait, Duration::from_secs(1));

@@ -2,16 +2,16 @@
 
 use super::discovered::{FoundSets, endpoints_of};
 use super::overlay::secure;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use thalweg_config::Provenance;
-use thalweg_config::protections::Apart;
+use thalweg_config::protections::{Apart, KeptPlaces};
 use thalweg_config::settings::Discover;
 use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{OwnAddresses, Traffic};
-use thalweg_upstream::{Address, Endpoint, Service};
+use thalweg_upstream::{Endpoint, Service};
 
 /// The plan as the configuration says, with what sources have found, and what is asked of it at each change of
 /// endpoints.
@@ -204,21 +204,20 @@ impl Base {
     fn look_for_crossed(&mut self, open: &[usize]) {
         self.has_crossed |= open.iter().any(|at| {
             let kept = self.kept_from(*at);
-            self.written(*at).iter().any(|endpoint| kept.contains_key(&endpoint.address))
+            self.written(*at).iter().any(|endpoint| kept.why(&endpoint.address).is_some())
         });
     }
 
     /// The addresses that a service of documents may not have, and why.
-    fn kept_from(&self, at: usize) -> HashMap<Address, String> {
-        let services = self.apart.kept_from(at).filter_map(|(guarded, why)| {
-            let service = self.plan.services.get(guarded).filter(|_| guarded != at)?;
-            Some((service, why))
-        });
-        let each = services.flat_map(|(service, why)| {
-            let why = format!("{why}, which every way to the service `{}` has", service.name);
-            service.endpoints.iter().map(move |endpoint| (endpoint.address.clone(), why.clone()))
-        });
-        each.collect()
+    fn kept_from(&self, at: usize) -> KeptPlaces {
+        let mut kept = KeptPlaces::default();
+        for (guarded, why) in self.apart.kept_from(at).filter(|(guarded, _)| *guarded != at) {
+            let Some(service) = self.plan.services.get(guarded) else { continue };
+            for endpoint in &service.endpoints {
+                kept.add(&endpoint.address, || format!("{why}; it is one of the service `{}`", service.name));
+            }
+        }
+        kept
     }
 
     /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.
@@ -235,8 +234,8 @@ impl Base {
                 return true;
             }
             let barred = || self.own.bars(&endpoint.address, endpoint.takes_datagrams());
-            let why = match kept.get(&endpoint.address) {
-                Some(why) => Some(why.clone()),
+            let why = match kept.why(&endpoint.address) {
+                Some(why) => Some(why.to_owned()),
                 None => barred().map(|barred| format!("it is {barred}")),
             };
             if let Some(why) = &why {

@@ -21,7 +21,7 @@ services:
 routes:
   - { name: found, match: { host: found.test }, to: found }
   - { name: written, match: { host: written.test }, to: written }
-  - { name: guarded, match: { host: guarded.test }, to: guarded, filters: [ { access: { allow: [ 192.0.2.2 ] } } ] }
+  - { name: guarded, match: { host: guarded.test }, to: guarded, filters: [ { access: { allow: [ 192.0.2.1 ] } } ] }
 ";
 
 fn loaded() -> Loaded {
@@ -64,8 +64,8 @@ fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
     assert_eq!(
         taken.flaw.as_deref(),
         Some(
-            "`http://10.0.0.2:80` is left out: the route `found` has no `access`, which every way to the service \
-             `inner` has"
+            "`http://10.0.0.2:80` is left out: the route `found` has no `access` of the file; it is one of the service \
+             `inner`"
         )
     );
     // The other way round: it is the file's from now on.

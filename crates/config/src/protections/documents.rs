@@ -1,0 +1,162 @@
+//! What documents of sources lead to past the protections of the file.
+//!
+//! The author of a document is trusted with routes of its own, and with nothing that the file protects. So a document
+//! leads to such a place only through a guard that the file itself has on a way there, with the same argument and
+//! without conditions, and through no filter of its own that could change what the guard has verified.
+
+use super::guards::{Guard, Guards, Terms, lacking};
+use super::has_guards;
+use super::known::{Known, KnownPlaces};
+use super::places::Place;
+use super::ways::{Goal, Kind, Way, all_guards, ways};
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use thalweg_filter::Step;
+use thalweg_proxy::Plan;
+
+/// Filters that change no field of requests: a document may have them where the file's filters have verified some.
+const HARMLESS: &[&str] = &[
+    "access",
+    "body_limit",
+    "buffer",
+    "compress",
+    "concurrency",
+    "cors",
+    "decompress",
+    "error_pages",
+    "fault",
+    "hsts",
+    "log",
+    "maintenance",
+    "map_back",
+    "mirror",
+    "rate_limit",
+    "redirect",
+    "respond",
+    "rewrite",
+    "security_headers",
+    "split",
+    "strip_prefix",
+    "substitute",
+    "throttle",
+];
+
+/// How a document gets a guard.
+const REMEDY: &str = "name a chain of the file that has it, without a condition";
+
+/// Something in a document that leads past a protection.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Bypass {
+    /// `routes.NAME` or `services.NAME`.
+    pub(crate) key: String,
+    /// A sentence.
+    pub(crate) why: String,
+}
+
+/// What the documents in a plan lead to past the protections of the file `alone`.
+pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
+    let mut found = Vec::new();
+    if !has_guards(alone) {
+        return found;
+    }
+    let known = KnownPlaces::of(alone);
+    let added = added_routes(alone, with);
+    for way in ways(with).filter(|way| added.contains(&way.at)) {
+        let key = format!("routes.{}", way.route.name);
+        known.for_each(&way, |place, known| {
+            let flaw = Flaw::of(&way, known);
+            found.extend(flaw.map(|flaw| Bypass { key: key.clone(), why: flaw.of_way(&way, place) }));
+        });
+    }
+    matches(alone, with, &mut found);
+    health_checks(alone, with, &known, &mut found);
+    found
+}
+
+/// The positions of the routes of documents: behind those of the file, before those of connections. Names do not tell:
+/// a route of connections has that of its listener, which is not taken.
+pub(crate) fn added_routes(alone: &Plan, with: &Plan) -> Range<usize> {
+    alone.table.len()..with.table.len()
+}
+
+/// What is wrong with a way of a document to what the file protects so.
+#[derive(Debug)]
+pub(super) enum Flaw {
+    /// It lacks this guard.
+    Lacks(Guard),
+    /// This filter may change what guards have verified.
+    Changes(&'static str),
+}
+
+impl Flaw {
+    pub(super) fn of(way: &Way<'_>, known: &Known) -> Option<Self> {
+        if let Some(guard) = known.lacked_by(way, Terms::Document).into_iter().next() {
+            return Some(Self::Lacks(guard));
+        }
+        let changes = |step: &&Step| !HARMLESS.contains(&step.name()) && !known.has_step(step.written);
+        // What is stored was asked for by routes of the file.
+        let is_asked = !known.is_open() && !matches!(way.goal, Goal::Space(_));
+        let step = way.steps.iter().find(changes).filter(|_| is_asked)?;
+        Some(Self::Changes(step.name()))
+    }
+
+    /// A sentence on the route that has it.
+    pub(super) fn of_route(&self, name: &str) -> String {
+        match self {
+            Self::Lacks(guard) => format!("the route `{name}` has no `{guard}` of the file"),
+            Self::Changes(filter) => {
+                format!("`{filter}` of the route `{name}` may change what filters of the file have verified")
+            }
+        }
+    }
+
+    /// The same with the place that the route leads to, and what helps.
+    fn of_way(&self, way: &Way<'_>, place: &Place) -> String {
+        let call = if way.kind == Kind::Call { " by a request of a filter" } else { "" };
+        let remedy = match self {
+            Self::Lacks(_) => REMEDY,
+            Self::Changes(_) => "write the route in the file",
+        };
+        format!("{}, and leads to {place}{call}; {remedy}", self.of_route(&way.route.name))
+    }
+}
+
+/// Routes that match what a route of the file matches.
+fn matches(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
+    let mut known: HashMap<&str, Vec<Guards>> = HashMap::new();
+    for (at, route) in alone.routes.iter().enumerate() {
+        known.entry(&route.matches).or_default().extend(all_guards(alone, (at, route)));
+    }
+    for at in added_routes(alone, with) {
+        let Some(route) = with.routes.get(at) else { continue };
+        let Some(wanted) = known.get(&*route.matches) else { continue };
+        let lacks = |own: &Guards| {
+            let lacks = wanted.iter().map(|wanted| lacking(wanted, own, Terms::Document).next().cloned());
+            lacks.reduce(|one, other| one.and(other)).flatten()
+        };
+        if let Some(guard) = all_guards(with, (at, route)).iter().find_map(lacks) {
+            let lacks = Flaw::Lacks(guard).of_route(&route.name);
+            let why = format!("{lacks}, and matches what a route there does: `{}`; {REMEDY}", route.matches);
+            found.push(Bypass { key: format!("routes.{}", route.name), why });
+        }
+    }
+}
+
+/// Health checks are requests, too, and nothing stands before them.
+fn health_checks(alone: &Plan, with: &Plan, known: &KnownPlaces, found: &mut Vec<Bypass>) {
+    let of_file: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
+    let added = with.services.iter().filter(|service| !of_file.contains(&*service.name));
+    for service in added.filter(|service| service.health.is_some()) {
+        for endpoint in &service.endpoints {
+            let place = Place::of(&endpoint.address);
+            let guarded = known.at(&place).into_iter().find(|(_, known)| !known.is_open());
+            if let Some((place, _)) = guarded {
+                let why = format!(
+                    "health checks of the service `{}` ask {place}, which the file reaches through filters alone",
+                    service.name
+                );
+                found.push(Bypass { key: format!("services.{}", service.name), why });
+            }
+        }
+    }
+}

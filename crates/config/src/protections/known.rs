@@ -1,0 +1,166 @@
+//! What stands on the ways that a plan has to each place, and what another way there lacks.
+
+use super::guards::{Guard, Guards, Terms, common, lacking};
+use super::places::{ByPlace, Place};
+use super::ways::{Goal, Kind, Way, ways};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_filter::Written;
+use thalweg_proxy::Plan;
+
+/// The ways to something.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Ways {
+    /// The guards of each, by the listeners at which it begins.
+    by_listener: BTreeMap<String, BTreeSet<Guards>>,
+    /// Those on all of them.
+    common: Option<Guards>,
+}
+
+impl Ways {
+    fn add(&mut self, way: &Way<'_>) {
+        for listener in &way.listeners {
+            self.by_listener.entry((*listener).to_owned()).or_default().insert(way.guards.clone());
+        }
+        self.common = Some(match &self.common {
+            Some(all) => common(all, &way.guards),
+            None => way.guards.clone(),
+        });
+    }
+
+    fn is_empty(&self) -> bool {
+        self.common.is_none()
+    }
+
+    /// Those of both.
+    fn with(&self, other: &Self) -> Self {
+        let mut both = self.clone();
+        for (listener, all) in &other.by_listener {
+            both.by_listener.entry(listener.clone()).or_default().extend(all.iter().cloned());
+        }
+        both.common = match (&self.common, &other.common) {
+            (Some(one), Some(other)) => Some(common(one, other)),
+            (one, other) => one.clone().or_else(|| other.clone()),
+        };
+        both
+    }
+
+    /// What a way lacks: of an edit, of what all have; else, at each of its listeners, of the one here that it is closest
+    /// to. A listener that is unknown counts as all that are known.
+    fn lacked_by(&self, way: &Way<'_>, terms: Terms) -> Vec<Guard> {
+        if terms == Terms::Edit {
+            let all = self.common.iter().flat_map(|all| lacking(all, &way.guards, terms));
+            return all.cloned().collect();
+        }
+        let closest = |all: &BTreeSet<Guards>| -> Vec<Guard> {
+            let lacks = all.iter().map(|wanted| lacking(wanted, &way.guards, terms).cloned());
+            lacks.map(Vec::from_iter).min_by_key(Vec::len).unwrap_or_default()
+        };
+        let known = way.listeners.iter().map(|listener| self.by_listener.get(*listener));
+        match known.collect::<Option<Vec<_>>>().filter(|known| !known.is_empty()) {
+            Some(known) => known.into_iter().flat_map(closest).collect(),
+            None => self.by_listener.values().flat_map(closest).collect(),
+        }
+    }
+}
+
+/// What stands on the ways to one place.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Known {
+    requests: Ways,
+    calls: Ways,
+    /// The filters on the ways of requests.
+    steps: BTreeSet<Written>,
+}
+
+impl Known {
+    fn add(&mut self, way: &Way<'_>) {
+        match way.kind {
+            Kind::Request => {
+                self.requests.add(way);
+                self.steps.extend(way.steps.iter().filter_map(|step| step.written));
+            }
+            Kind::Call => self.calls.add(way),
+            // A label is let in by its key; it opens the place to nobody else.
+            Kind::Sealed => {}
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Guards> {
+        let ways = if self.requests.is_empty() { &self.calls } else { &self.requests };
+        ways.by_listener.values().flatten()
+    }
+
+    /// Whether a way has a guard.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.all().any(|guards| !guards.is_empty())
+    }
+
+    /// Whether a way has none, so that nothing that a filter verifies can be relied on.
+    pub(super) fn is_open(&self) -> bool {
+        self.all().any(BTreeSet::is_empty)
+    }
+
+    /// What another way to the place lacks. Filters may call what requests reach, and what other filters call.
+    pub(super) fn lacked_by(&self, way: &Way<'_>, terms: Terms) -> Vec<Guard> {
+        match way.kind {
+            Kind::Call => self.requests.with(&self.calls).lacked_by(way, terms),
+            Kind::Request | Kind::Sealed if self.requests.is_empty() => self.calls.lacked_by(way, terms),
+            Kind::Request | Kind::Sealed => self.requests.lacked_by(way, terms),
+        }
+    }
+
+    /// Whether this filter stands on a way there.
+    pub(super) fn has_step(&self, written: Option<Written>) -> bool {
+        written.is_some_and(|written| self.steps.contains(&written))
+    }
+}
+
+/// The places that a plan leads to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownPlaces(ByPlace<Known>);
+
+impl KnownPlaces {
+    pub(super) fn of(plan: &Plan) -> Self {
+        let mut known = ByPlace::<Known>::default();
+        for way in ways(plan) {
+            for place in way.places() {
+                known.entry_or(&place, Known::default).add(&way);
+            }
+        }
+        Self(known)
+    }
+
+    /// What is known of the service of this name.
+    pub(super) fn service(&self, name: &str) -> Option<&Known> {
+        self.0.get_exactly(&Place::Service(name.into()))
+    }
+
+    /// What is known of a place that has guards on ways there.
+    pub(super) fn at(&self, place: &Place) -> Vec<(&Place, &Known)> {
+        self.0.get(place).into_iter().filter(|(_, known)| known.is_guarded()).collect()
+    }
+
+    /// Tells of each of these places that another way leads to.
+    pub(super) fn for_each<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
+        let mut each = |(place, known): (&'a Place, &'a Known)| {
+            if known.is_guarded() {
+                each(place, known);
+            }
+        };
+        if let Goal::Addresses(sealed) = way.goal {
+            let permits = |address| sealed.allow.permits(address, |_| false).is_ok();
+            for (place, known) in self.0.iter() {
+                let sockets = place.sockets();
+                // What a host name stands for is not known here.
+                let may_be = matches!(place, Place::Name(..)) && sockets.is_empty();
+                if sockets.into_iter().any(permits) || may_be && !sealed.allow.is_empty() {
+                    each((place, known));
+                }
+            }
+            return;
+        }
+        for place in way.places() {
+            self.0.get(&place).into_iter().for_each(&mut each);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What ways lead to, and the spellings of one address.
+//!
+//! Addresses are compared in canonical form. Of the addresses of the loopback, `localhost` and the unspecified
+//! addresses, a configuration may know some and not others: one that is unknown stands for all of the same port that
+//! are known, because a server that listens at all addresses is reached at each.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use thalweg_sealed::reach::canonical;
+use thalweg_upstream::Address;
+
+/// Something that a way leads to.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Place {
+    /// A service, by its name.
+    Service(Arc<str>),
+    /// An endpoint at an address in canonical form.
+    Socket(IpAddr, u16),
+    /// An endpoint at a host name.
+    Name(Arc<str>, u16),
+    /// An endpoint at a unix socket.
+    Unix(Arc<PathBuf>),
+    /// Stored responses: a space of the cache.
+    Space(Box<str>),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Service(name) => write!(f, "the service `{name}`"),
+            Self::Socket(ip, port) => write!(f, "the endpoint {}", SocketAddr::new(*ip, *port)),
+            Self::Name(host, port) => write!(f, "the endpoint {host}:{port}"),
+            Self::Unix(path) => write!(f, "the endpoint unix:{}", path.display()),
+            Self::Space(name) => write!(f, "the cache space `{}`", name.escape_debug()),
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn of(address: &Address) -> Self {
+        match address {
+            Address::Socket(address) => Self::Socket(canonical(address.ip()), address.port()),
+            Address::Name { host, port } => match number(host) {
+                Some(ip) => Self::Socket(ip.into(), *port),
+                None => Self::Name(host.clone(), *port),
+            },
+            Address::Unix(path) => Self::Unix(path.clone()),
+        }
+    }
+
+    /// The port, if it is the machine itself, whichever of its spellings.
+    fn loopback_port(&self) -> Option<u16> {
+        match self {
+            Self::Socket(ip, port) => (ip.is_loopback() || ip.is_unspecified()).then_some(*port),
+            Self::Name(host, port) => is_localhost(host).then_some(*port),
+            Self::Service(_) | Self::Unix(_) | Self::Space(_) => None,
+        }
+    }
+
+    /// The addresses that it is, as far as that is known without asking.
+    pub(super) fn sockets(&self) -> Vec<SocketAddr> {
+        match self {
+            Self::Socket(ip, port) => vec![SocketAddr::new(*ip, *port)],
+            Self::Name(host, port) if is_localhost(host) => {
+                [IpAddr::from(Ipv4Addr::LOCALHOST), std::net::Ipv6Addr::LOCALHOST.into()]
+                    .map(|ip| SocketAddr::new(ip, *port))
+                    .into()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// RFC 6761 §6.3, and what systems write in `/etc/hosts` beside it.
+fn is_localhost(host: &str) -> bool {
+    host == "localhost"
+        || host.ends_with(".localhost")
+        || matches!(host, "localhost.localdomain" | "localhost6" | "ip6-localhost" | "ip6-loopback")
+}
+
+/// An IPv4 address in the other forms of `inet_aton`, which resolvers take for one: `0x7f000001`, `127.0.0x1`.
+fn number(host: &str) -> Option<Ipv4Addr> {
+    let part = |text: &str| match text.strip_prefix("0x") {
+        Some("") => Some(0),
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None if text.len() > 1 && text.starts_with('0') => u32::from_str_radix(text, 8).ok(),
+        None => text.parse().ok(),
+    };
+    let parts: Option<Vec<u32>> = host.split('.').map(part).collect();
+    let parts = parts?;
+    let (last, first) = parts.split_last()?;
+    let bits = 32 - 8 * u32::try_from(first.len()).ok().filter(|count| *count < 4)?;
+    let fits = first.iter().all(|part| *part < 256) && u64::from(*last) < 1 << bits;
+    let high = first.iter().fold(0_u64, |all, part| (all << 8) | u64::from(*part));
+    fits.then(|| Ipv4Addr::from(((high << bits) | u64::from(*last)) as u32))
+}
+
+/// Things by their places.
+#[derive(Clone, Debug)]
+pub(super) struct ByPlace<T> {
+    all: HashMap<Place, T>,
+    /// Places that are the machine itself, by their ports.
+    loopback: HashMap<u16, BTreeSet<Place>>,
+}
+
+impl<T> Default for ByPlace<T> {
+    fn default() -> Self {
+        Self { all: HashMap::new(), loopback: HashMap::new() }
+    }
+}
+
+impl<T> ByPlace<T> {
+    pub(super) fn entry_or(&mut self, place: &Place, new: impl FnOnce() -> T) -> &mut T {
+        if let Some(port) = place.loopback_port().filter(|_| !self.all.contains_key(place)) {
+            self.loopback.entry(port).or_default().insert(place.clone());
+        }
+        self.all.entry(place.clone()).or_insert_with(new)
+    }
+
+    pub(super) fn get_exactly(&self, place: &Place) -> Option<&T> {
+        self.all.get(place)
+    }
+
+    /// What is known of a place, or of those that it may be.
+    pub(super) fn get(&self, place: &Place) -> Vec<(&Place, &T)> {
+        if let Some(known) = self.all.get_key_value(place) {
+            return vec![known];
+        }
+        let port = place.loopback_port();
+        let others = port.and_then(|port| self.loopback.get(&port)).into_iter().flatten();
+        others.filter_map(|place| self.all.get_key_value(place)).collect()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Place, &T)> {
+        self.all.iter()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+}
+
+/// Addresses that the endpoints of a service may not have, with the reasons.
+#[derive(Clone, Debug, Default)]
+pub struct KeptPlaces(ByPlace<String>);
+
+impl KeptPlaces {
+    /// Adds one.
+    pub fn add(&mut self, address: &Address, why: impl FnOnce() -> String) {
+        self.0.entry_or(&Place::of(address), why);
+    }
+
+    /// Why an endpoint may not be there; `None`: it may.
+    pub fn why(&self, address: &Address) -> Option<&str> {
+        let known = (!self.0.is_empty()).then(|| self.0.get(&Place::of(address)))?;
+        known.first().map(|(_, why)| &***why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: &str) -> Place {
+        let address = match host.parse() {
+            Ok(ip) => Address::Socket(SocketAddr::new(ip, 80)),
+            Err(_) => Address::Name { host: host.into(), port: 80 },
+        };
+        Place::of(&address)
+    }
+
+    #[test]
+    fn one_address_in_other_words_is_the_same_place() {
+        for text in
+            ["::ffff:127.0.0.1", "0x7f000001", "127.0.0x1", "0x7f.0x1", "0177.0.0.0x1", "64:ff9b::127.0.0.1"]
+        {
+            assert_eq!(place(text), place("127.0.0.1"), "{text}");
+        }
+        assert_eq!(place("::ffff:10.0.0.1"), place("10.0.0.1"));
+        for text in
+            ["127.0.0.2", "::1", "localhost", "0xx", "a.0x1", "0x1ffffffff", "0x100.0x1", "1.2.3.4.0x5"]
+        {
+            assert_ne!(place(text), place("127.0.0.1"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_spelling_of_the_machine_that_is_unknown_stands_for_those_that_are_known() {
+        let mut known = ByPlace::default();
+        known.entry_or(&place("127.0.0.1"), || 1);
+        known.entry_or(&place("10.0.0.1"), || 2);
+        for text in
+            ["127.0.0.1", "127.9.9.9", "::1", "::", "0.0.0.0", "localhost", "a.localhost", "ip6-localhost"]
+        {
+            let place = place(text);
+            assert_eq!(known.get(&place).into_iter().map(|(_, it)| *it).collect::<Vec<_>>(), [1], "{text}");
+        }
+        assert!(known.get(&place("10.0.0.2")).is_empty());
+        // What is known by itself is itself alone.
+        known.entry_or(&place("127.0.0.2"), || 3);
+        assert_eq!(known.get(&place("127.0.0.2"))[0].1, &3);
+        assert_eq!(known.get(&place("localhost")).len(), 2);
+    }
+}

@@ -1,0 +1,198 @@
+//! Every way on which a plan leads a request to a service, an endpoint or a stored response, and the filters that stand
+//! before it.
+//!
+//! Routes lead somewhere, and so do filters that send requests of their own (`mirror`, `ext`, `wasm`, `auth`), and
+//! labels of sealed routes. On the way of a call stand the filters before the one that makes it; those of the service
+//! that is called are not asked.
+
+use super::guards::{Guard, Guards};
+use super::places::Place;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use thalweg_filter::{Chain, Step};
+use thalweg_proxy::Plan;
+use thalweg_proxy::plan::{ListenerProtocol, Route, SealedRoute, To};
+use thalweg_upstream::Service;
+
+/// How a way leads somewhere.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// Requests of the route go there.
+    Request,
+    /// A filter sends requests of its own.
+    Call,
+    /// A sealed label may name it.
+    Sealed,
+}
+
+/// Where a way leads.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal<'p> {
+    /// A service with its endpoints.
+    Service(&'p Arc<Service>),
+    /// Addresses that a label may name.
+    Addresses(&'p SealedRoute),
+    /// Stored responses.
+    Space(&'p str),
+}
+
+/// A way of requests that come in at some listeners.
+#[derive(Debug)]
+pub(super) struct Way<'p> {
+    /// The position of the route.
+    pub(super) at: usize,
+    pub(super) route: &'p Route,
+    /// The names of the listeners.
+    pub(super) listeners: Vec<&'p str>,
+    pub(super) kind: Kind,
+    pub(super) goal: Goal<'p>,
+    pub(super) guards: Guards,
+    /// The filters before the goal, the guards among them.
+    pub(super) steps: &'p [Step],
+}
+
+impl Way<'_> {
+    /// What it leads to; addresses of labels are looked for among those that are known.
+    pub(super) fn places(&self) -> Vec<Place> {
+        match self.goal {
+            Goal::Service(service) => {
+                let endpoints = service.endpoints.iter().map(|endpoint| Place::of(&endpoint.address));
+                let named = (!is_made(&service.name)).then(|| Place::Service(service.name.clone()));
+                named.into_iter().chain(endpoints).collect()
+            }
+            Goal::Addresses(_) => Vec::new(),
+            Goal::Space(name) => vec![Place::Space(name.into())],
+        }
+    }
+}
+
+/// Whether a name was made from a position: another file has something else there.
+pub(crate) fn is_made(name: &str) -> bool {
+    let digits = name.strip_prefix("route ").map(|rest| rest.trim_end_matches('\''));
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Every way of every route.
+pub(super) fn ways(plan: &Plan) -> impl Iterator<Item = Way<'_>> {
+    let by_name: HashMap<&str, &Arc<Service>> =
+        plan.services.iter().map(|service| (&*service.name, service)).collect();
+    plan.routes.iter().enumerate().flat_map(move |(at, route)| {
+        let mut found = Vec::new();
+        for (listeners, number) in sides(plan, (at, route)) {
+            let side = Side { plan, at, route, number, listeners };
+            side.requests(&mut found);
+            side.calls(&by_name, &mut found);
+            side.stored(&mut found);
+        }
+        found
+    })
+}
+
+/// The filters of every way that a route leads anywhere, one list for each listener and service; files may be what is
+/// protected, too.
+pub(super) fn all_guards(plan: &Plan, (at, route): (usize, &Route)) -> Vec<Guards> {
+    let here = matches!(route.to, To::Nowhere).then_some(None);
+    let services: Vec<_> = route.all_services().map(Some).chain(here).collect();
+    let mut all = Vec::new();
+    for (_, number) in sides(plan, (at, route)) {
+        let chains = services.iter().map(|service| route.chain(number, *service));
+        all.extend(chains.filter(|chain| !responds(chain)).map(|chain| guards(chain.steps())));
+    }
+    all
+}
+
+/// Whether everybody gets the same response.
+fn responds(chain: &Chain) -> bool {
+    chain.steps().iter().any(|step| step.name() == "respond" && step.when.is_empty())
+}
+
+/// Listeners at which the filters of a route are the same, with the number of one of them.
+fn sides<'p>(plan: &'p Plan, (at, route): (usize, &Route)) -> Vec<(Vec<&'p str>, u16)> {
+    if route.filter_variants.is_empty() {
+        let mut named: Vec<&str> = plan.listeners_of(at).map(|listener| &*listener.name).collect();
+        if named.is_empty() {
+            let all = plan.listeners.iter().filter(|listener| listener.protocol == ListenerProtocol::Http);
+            named = all.map(|listener| &*listener.name).collect();
+        }
+        return vec![(named, 0)];
+    }
+    let numbers: BTreeSet<u16> = route.filter_variants.iter().map(|variant| variant.listener).collect();
+    let name = |number: u16| plan.listeners.get(usize::from(number)).map(|listener| &*listener.name);
+    numbers.into_iter().map(|number| (name(number).into_iter().collect(), number)).collect()
+}
+
+fn guards(steps: &[Step]) -> Guards {
+    steps.iter().filter_map(Guard::of).collect()
+}
+
+/// A route as it is at some listeners.
+struct Side<'p> {
+    plan: &'p Plan,
+    at: usize,
+    route: &'p Route,
+    number: u16,
+    listeners: Vec<&'p str>,
+}
+
+impl<'p> Side<'p> {
+    fn way(&self, kind: Kind, goal: Goal<'p>, steps: &'p [Step]) -> Way<'p> {
+        let (at, route, listeners) = (self.at, self.route, self.listeners.clone());
+        Way { at, route, listeners, kind, goal, guards: guards(steps), steps }
+    }
+
+    /// The chains that requests may go through.
+    fn chains(&self) -> Vec<&'p Chain> {
+        let services = self.route.all_services().map(Some).chain([None]);
+        let mut all: Vec<&Chain> = Vec::new();
+        for chain in services.map(|service| self.route.chain(self.number, service)) {
+            if !all.iter().any(|known| std::ptr::eq(*known, chain)) {
+                all.push(chain);
+            }
+        }
+        all
+    }
+
+    /// To the services of the route, and the addresses of its labels.
+    fn requests(&self, found: &mut Vec<Way<'p>>) {
+        let sealed = match &self.route.to {
+            To::Sealed(sealed) => Some(&**sealed),
+            _ => None,
+        };
+        let kind = if sealed.is_some() { Kind::Sealed } else { Kind::Request };
+        for id in self.route.all_services() {
+            let steps = self.route.chain(self.number, Some(id)).steps();
+            let Some(service) = self.plan.services.get(id.0 as usize) else { continue };
+            if steps.iter().any(Step::answers) {
+                continue;
+            }
+            found.push(self.way(kind, Goal::Service(service), steps));
+            if let Some(sealed) = sealed.filter(|sealed| sealed.service == id) {
+                found.push(self.way(kind, Goal::Addresses(sealed), steps));
+            }
+        }
+    }
+
+    /// To the services that filters send requests to.
+    fn calls(&self, by_name: &HashMap<&str, &'p Arc<Service>>, found: &mut Vec<Way<'p>>) {
+        for chain in self.chains() {
+            for (at, step) in chain.steps().iter().enumerate() {
+                for name in step.filter.calls() {
+                    let Some(service) = by_name.get(&*name) else { continue };
+                    found.push(self.way(Kind::Call, Goal::Service(service), &chain.steps()[..at]));
+                }
+                if step.answers() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// To what caches have stored: they are asked once all filters have been.
+    fn stored(&self, found: &mut Vec<Way<'p>>) {
+        for chain in self.chains() {
+            for rule in chain.caches() {
+                found.push(self.way(Kind::Request, Goal::Space(&rule.key.space), chain.steps()));
+            }
+        }
+    }
+}
