@@ -73,6 +73,7 @@ mod reloads;
 mod replay;
 mod retries;
 mod route_sources;
+mod route_sources_protections;
 mod route_sources_wait;
 mod runtimes;
 mod scripted;

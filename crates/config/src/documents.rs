@@ -162,7 +162,14 @@ fn mark_added(alone: &Plan, with: &mut Loaded, joined: &[Joined]) {
         let services = route.to.services().filter_map(|id| with.plan.services.get(id.0 as usize));
         added.extend(services.map(|service| &service.name).filter(|name| **name == route.name).cloned());
     }
-    let is_added = |name: &Arc<str>| !known.contains(&**name) || added.contains(name);
+    // Routes of the file lead to services of the file alone.
+    let routes = with.plan.routes.iter().enumerate();
+    let of_file = routes.filter(|(at, _)| !added_routes(alone, &with.plan).contains(at));
+    let of_file = of_file.flat_map(|(_, route)| route.all_services());
+    let of_file: HashSet<Arc<str>> =
+        of_file.filter_map(|id| Some(with.plan.services.get(id.0 as usize)?.name.clone())).collect();
+    let is_added =
+        |name: &Arc<str>| !of_file.contains(name) && (!known.contains(&**name) || added.contains(name));
     for service in with.plan.services.iter_mut().filter(|service| is_added(&service.name)) {
         if !service.endpoints.is_empty() {
             Arc::make_mut(service).endpoints.iter_mut().for_each(|endpoint| endpoint.is_added = true);

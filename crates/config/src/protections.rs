@@ -13,6 +13,7 @@ mod apart;
 mod documents;
 mod guards;
 mod known;
+mod paths;
 mod places;
 mod ways;
 
@@ -147,7 +148,7 @@ fn identities(route: &Route) -> impl Iterator<Item = (&'static str, &str)> {
 /// Services, endpoints and stored responses that are reached.
 fn places(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
     let known = KnownPlaces::of(before);
-    let led = Led::of(before, &known);
+    let led = Led::of((before, after), &known);
     for way in ways(after).filter(|way| !led.has_sealed(before, (after, way))) {
         known.for_each(&way, |place, known| {
             let of = || format!("every way to {place}");
@@ -167,10 +168,16 @@ fn places(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
 struct Led<'p> {
     places: HashSet<((&'static str, &'p str), Place)>,
     sealed: HashMap<(&'static str, &'p str), &'p SealedRoute>,
+    /// Matches that more routes have than before: one of them is new.
+    more: HashSet<&'p str>,
 }
 
 impl<'p> Led<'p> {
-    fn of(plan: &'p Plan, known: &KnownPlaces) -> Self {
+    fn of((plan, after): (&'p Plan, &'p Plan), known: &KnownPlaces) -> Self {
+        let mut counts: HashMap<&str, isize> = HashMap::new();
+        after.routes.iter().for_each(|route| *counts.entry(&route.matches).or_default() += 1);
+        plan.routes.iter().for_each(|route| *counts.entry(&route.matches).or_default() -= 1);
+        let more = counts.into_iter().filter(|(_, count)| *count > 0).map(|(matches, _)| matches).collect();
         let mut places = HashSet::new();
         for way in ways(plan) {
             known.for_each(&way, |place, _| {
@@ -183,12 +190,13 @@ impl<'p> Led<'p> {
                 sealed.extend(identities(route).map(|identity| (identity, &**to)));
             }
         }
-        Self { places, sealed }
+        Self { places, sealed, more }
     }
 
     /// Whether the route has led to a place.
     fn has(&self, way: &Way<'_>, place: &Place) -> bool {
-        identities(way.route).any(|identity| self.places.contains(&(identity, place.clone())))
+        let mut identities = identities(way.route).filter(|(kind, text)| self.is_one((kind, text)));
+        identities.any(|identity| self.places.contains(&(identity, place.clone())))
     }
 
     /// Whether a way of labels is there as it was: with the same keys, for the same addresses and services.
@@ -204,7 +212,14 @@ impl<'p> Led<'p> {
                 && names(after, own).is_subset(&names(before, known))
         };
         way.kind == Kind::Sealed
-            && identities(way.route).any(|identity| self.sealed.get(&identity).is_some_and(is_same))
+            && identities(way.route)
+                .filter(|(kind, text)| self.is_one((kind, text)))
+                .any(|identity| self.sealed.get(&identity).is_some_and(is_same))
+    }
+
+    /// Whether a route can be told by this.
+    fn is_one(&self, (kind, text): (&str, &str)) -> bool {
+        kind != "match" || !self.more.contains(text)
     }
 }
 

@@ -139,7 +139,9 @@ impl EndpointSets {
                 Address::Unix(path) => add(PeerAddress::Unix(path.clone())),
                 Address::Name { host, port } => {
                     let ips = names.get(host).map(Vec::as_slice).unwrap_or_default();
-                    ips.iter().for_each(|ip| add(PeerAddress::Tcp(SocketAddr::new(*ip, *port))));
+                    let each = ips.iter().map(|ip| SocketAddr::new(*ip, *port));
+                    let each = each.filter(|address| !is_kept_off((service, endpoint), *address, names));
+                    each.for_each(|address| add(PeerAddress::Tcp(address)));
                 }
             }
         }
@@ -243,4 +245,21 @@ fn identity(address: &Address, url: &str, resolved: &PeerAddress) -> u64 {
         }
         _ => endpoint_id(url),
     }
+}
+
+/// Whether a host name of this endpoint stands for an address that the service is kept off: see [`Service::kept_off`].
+fn is_kept_off((service, endpoint): (&Service, &Endpoint), address: SocketAddr, names: &Names) -> bool {
+    let (ip, port) = (address.ip().to_canonical(), address.port());
+    let is_it = |kept: IpAddr| {
+        let kept = kept.to_canonical();
+        kept == ip || kept.is_loopback() && ip.is_loopback()
+    };
+    let mut kept = service.kept_off.iter().filter(|_| endpoint.is_added);
+    kept.any(|kept| match kept {
+        Address::Socket(kept) => kept.port() == port && is_it(kept.ip()),
+        Address::Name { host, port: of } => {
+            *of == port && names.get(host).is_some_and(|ips| ips.iter().any(|ip| is_it(*ip)))
+        }
+        Address::Unix(_) => false,
+    })
 }

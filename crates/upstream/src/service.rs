@@ -64,6 +64,10 @@ pub struct Service {
     /// Where it has no endpoints, and every exchange brings its own along.
     #[serde(rename = "sealed")]
     pub destinations: Option<DestinationPolicy>,
+    /// Where host names of its endpoints that are not of the file do not lead: endpoints that the file reaches through
+    /// filters, and a document without them. Only of services that documents lead to.
+    #[serde(skip)]
+    pub kept_off: Arc<[Address]>,
 }
 
 impl Service {
@@ -81,7 +85,7 @@ impl PartialEq for Service {
     fn eq(&self, other: &Self) -> bool {
         let Self { name, endpoints, balance, sticky, health, ejection, breaker, .. } = self;
         let Self { when_down, host, tls, protocol, send_proxy_protocol, retry, pool, limits, .. } = self;
-        let Self { destinations, discover, prefer, .. } = self;
+        let Self { destinations, discover, prefer, kept_off, .. } = self;
         *name == other.name
             && limits.max_connections.is_some() == other.limits.max_connections.is_some()
             && *endpoints == other.endpoints
@@ -100,6 +104,7 @@ impl PartialEq for Service {
             && *destinations == other.destinations
             && *discover == other.discover
             && *prefer == other.prefer
+            && *kept_off == other.kept_off
     }
 }
 

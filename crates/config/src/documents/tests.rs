@@ -415,3 +415,45 @@ fn a_service_with_the_name_of_a_route_of_the_file_is_one_of_the_document() {
         .collect();
     assert_eq!(added, [("http://more.test:9", true), ("http://10.0.0.1:1", false)]);
 }
+
+/// The file has a guard for some paths of a service.
+#[test]
+fn a_document_sends_to_a_service_what_the_file_sends_there_without_a_guard() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                chains: { safe: [ { auth: { network: 10.0.0.0/8 } } ] }\n\
+                services: { app: { endpoints: ['http://10.0.0.1:1'] } }\n\
+                routes:\n\
+                - { name: admin, match: { path: /admin/* }, filters: [ { chain: safe } ], to: app }\n\
+                - { name: shop, match: { path: /shop/* }, to: app }\n";
+    let told = |rest: &str| {
+        let text = format!(
+            "services: {{ y: {{ endpoints: ['http://10.0.0.1:1'] }} }}\nroutes: [ {{ name: x, match: {{ {rest} }} ]"
+        );
+        let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
+        let (documents, good, refused) = (documents(&[("x", &text)]), Arc::default(), Arc::default());
+        let offer = Offer { source: "etcd".into(), documents, good, refused };
+        let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None));
+        flaws(&merged)
+    };
+    for rest in [
+        "path: /shop/* }, to: y",
+        "host: b.test, path: /shop/a }, to: app",
+        "host: b.test, path: '/shop/{id}' }, to: app",
+        "path: /admin/x }, filters: [ { chain: safe } ], to: app",
+        "host: b.test }, filters: [ { chain: safe }, { strip_prefix: /a } ], to: app",
+    ] {
+        assert_eq!(told(rest), "", "{rest}");
+    }
+    for rest in [
+        "path: /admin/x }, to: app",
+        "path: /admin/x }, to: y",
+        "path: /other }, to: app",
+        "host: b.test }, to: app",
+        "host: b.test, path: '/{a}/x' }, to: app",
+        "path: /shop/* }, filters: [ { strip_prefix: /shop } ], to: app",
+        "path: /shop/* }, filters: [ { rewrite: { prefix: { from: /shop, to: /admin } } } ], to: y",
+        "path: /shop/* }, filters: [ { mirror: app } ], to: y",
+    ] {
+        assert!(told(rest).contains("has no `auth` of the file"), "{rest}: {}", told(rest));
+    }
+}

@@ -52,6 +52,21 @@ impl Apart {
                 }
             }
         }
+        // Health checks are requests, too.
+        let of_file: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
+        let checked = with.services.iter().enumerate().filter(|(_, service)| service.health.is_some());
+        for (at, service) in checked.filter(|(_, service)| !of_file.contains(&*service.name)) {
+            let open = apart.open.entry(at).or_default();
+            for (kind, _) in kinds.iter().enumerate().filter(|(_, known)| !known.is_open()) {
+                if open.iter().all(|(known, _)| *known != kind) {
+                    open.push((
+                        kind,
+                        format!("nothing stands before health checks of the service `{}`", service.name),
+                    ));
+                }
+            }
+        }
+        apart.open.retain(|_, kinds| !kinds.is_empty());
         apart
     }
 

@@ -90,7 +90,11 @@ pub(super) enum Flaw {
 
 impl Flaw {
     pub(super) fn of(way: &Way<'_>, known: &Known) -> Option<Self> {
-        if let Some(guard) = known.lacked_by(way, Terms::Document).into_iter().next() {
+        let lacks = match way.goal {
+            Goal::Space(_) => known.lacked_by(way, Terms::Document).into_iter().next(),
+            Goal::Service(_) | Goal::Addresses(_) => known.lacked_by_document(way),
+        };
+        if let Some(guard) = lacks {
             return Some(Self::Lacks(guard));
         }
         let changes = |step: &&Step| !HARMLESS.contains(&step.name()) && !known.has_step(step.written);

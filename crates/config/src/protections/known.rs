@@ -1,6 +1,7 @@
 //! What stands on the ways that a plan has to each place, and what another way there lacks.
 
 use super::guards::{Guard, Guards, Terms, common, lacking};
+use super::paths::Paths;
 use super::places::{ByPlace, Place};
 use super::ways::{Goal, Kind, Way, ways};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,10 @@ impl Ways {
 
     fn is_empty(&self) -> bool {
         self.common.is_none()
+    }
+
+    fn has_open(&self) -> bool {
+        self.by_listener.values().flatten().any(BTreeSet::is_empty)
     }
 
     /// Those of both.
@@ -70,6 +75,9 @@ pub(super) struct Known {
     calls: Ways,
     /// The filters on the ways of requests.
     steps: BTreeSet<Written>,
+    /// Paths of requests that come without a guard, and of those that come through one.
+    open: Paths,
+    guarded: Paths,
 }
 
 impl Known {
@@ -78,6 +86,12 @@ impl Known {
             Kind::Request => {
                 self.requests.add(way);
                 self.steps.extend(way.steps.iter().filter_map(|step| step.written));
+                match (Paths::of(way), way.guards.is_empty()) {
+                    (paths, false) => self.guarded.add(paths.unwrap_or_else(Paths::all)),
+                    (Some(paths), true) => self.open.add(paths),
+                    // It is not known what the service is asked for.
+                    (None, true) => {}
+                }
             }
             Kind::Call => self.calls.add(way),
             // A label is let in by its key; it opens the place to nobody else.
@@ -107,6 +121,24 @@ impl Known {
             Kind::Request | Kind::Sealed if self.requests.is_empty() => self.calls.lacked_by(way, terms),
             Kind::Request | Kind::Sealed => self.requests.lacked_by(way, terms),
         }
+    }
+
+    /// What a way of a document lacks. Where requests of some paths come without a guard, a document may send those of
+    /// the same paths there, and no others; what a filter asks for is not known.
+    pub(super) fn lacked_by_document(&self, way: &Way<'_>) -> Option<Guard> {
+        if let Some(guard) = self.lacked_by(way, Terms::Document).into_iter().next() {
+            return Some(guard);
+        }
+        let is_free = || match way.kind {
+            Kind::Call => self.calls.has_open(),
+            Kind::Request | Kind::Sealed => {
+                Paths::of(way).is_some_and(|paths| self.open.cover(&paths) && !self.guarded.may_meet(&paths))
+            }
+        };
+        let mut guarded = self.all().filter(|guards| !guards.is_empty()).peekable();
+        let first = guarded.peek()?.first().cloned();
+        let is_there = guarded.any(|wanted| lacking(wanted, &way.guards, Terms::Document).next().is_none());
+        first.filter(|_| self.is_open() && !is_there && !is_free())
     }
 
     /// Whether this filter stands on a way there.

@@ -180,7 +180,8 @@ fn a_new_route_needs_the_argument_that_the_file_has() {
         assert_eq!(told(&before, &route(filters)), "", "{filters}");
     }
     for filters in ["{ auth: { network: [ 0.0.0.0/0, '::/0' ] } }", "{ auth: { network: 10.0.0.0/9 } }"] {
-        let expected = "`routes.n` has no `auth` with the argument, which every way to the endpoint 127.0.0.1:1 has until now";
+        let expected =
+            "`routes.n` has no `auth` with the argument, which every way to the service `a` has until now";
         assert_eq!(told(&before, &route(filters)), expected, "{filters}");
     }
     // Another route that leads there now; and the one that does already, which an operator may edit.
@@ -194,6 +195,12 @@ fn a_new_route_needs_the_argument_that_the_file_has() {
         "filters: [ { auth: { network: 0.0.0.0/0 } } ], to: a",
     );
     assert_eq!(told(&before, &edited), "");
+    // One more for the same requests, before it.
+    let copy =
+        "{ match: { host: a.test }, filters: [ { auth: { network: 0.0.0.0/0 } } ], to: a }, { name: a,";
+    assert!(told(&before, &before.replace("{ name: a,", copy)).contains("has no `auth` with the argument"));
+    // Another name for it.
+    assert_eq!(told(&before, &edited.replace("{ name: a,", "{ name: z,")), "");
 }
 
 /// What people are told of an argument has no secrets in it; what is compared has.
@@ -230,7 +237,7 @@ fn requests_of_filters_are_ways_to_what_they_call() {
         };
         assert!(
             told(&before, &route(filter))
-                .starts_with("`routes.n` has no `auth`, which every way to the endpoint 127.0.0.1:1"),
+                .starts_with("`routes.n` has no `auth`, which every way to the service `a` has"),
             "{filter}: {}",
             told(&before, &route(filter))
         );

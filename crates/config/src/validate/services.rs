@@ -154,6 +154,7 @@ fn service(
         pool: spec.pool.policy(problems),
         limits: service_limits(&spec.limits, problems),
         destinations: None,
+        kept_off: Arc::default(),
         endpoints: written,
     };
     (service, Deadlines::read(&spec.timeouts, false, problems))

@@ -394,7 +394,11 @@ impl WorkerPool {
     fn renew(&self, has_changed: impl Fn(&Endpoint) -> bool) {
         let mut in_force = self.shared.lock();
         let sets = in_force.endpoint_sets.iter().enumerate();
-        let changed = sets.filter(|(_, set)| set.service.endpoints.iter().any(&has_changed));
+        // What a service is kept off may have a new address, too.
+        let is_kept_off =
+            |set: &EndpointSet| set.service.kept_off.iter().any(|kept| matches!(kept, Address::Name { .. }));
+        let changed =
+            sets.filter(|(_, set)| set.service.endpoints.iter().any(&has_changed) || is_kept_off(set));
         let changed: Vec<_> = changed.map(|(at, set)| (at, set.service.clone())).collect();
         changed.iter().for_each(|(at, service)| self.put_endpoint_set(&mut in_force, *at, service));
     }

@@ -2,7 +2,7 @@
 
 use super::discovered::{FoundSets, endpoints_of};
 use super::overlay::secure;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use thalweg_config::Provenance;
@@ -11,7 +11,7 @@ use thalweg_config::settings::Discover;
 use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{OwnAddresses, Traffic};
-use thalweg_upstream::{Endpoint, Service};
+use thalweg_upstream::{Address, Endpoint, Service};
 
 /// The plan as the configuration says, with what sources have found, and what is asked of it at each change of
 /// endpoints.
@@ -84,6 +84,7 @@ impl Base {
         // Again, now that it is known what those have that they are kept from.
         let open: Vec<usize> = base.apart.open().collect();
         open.iter().for_each(|at| drop(base.fill(*at)));
+        open.iter().for_each(|at| drop(base.keep_off(*at)));
         base.look_for_crossed(&open);
         base
     }
@@ -196,8 +197,25 @@ impl Base {
             taken.services.push(service.name.clone());
             taken.flaw = flaw.filter(|_| positions.contains(&at)).or(taken.flaw);
         }
+        for at in &beside {
+            let service = self.keep_off(*at).filter(|service| !taken.services.contains(service));
+            taken.services.extend(service);
+        }
         self.look_for_crossed(&beside);
         taken
+    }
+
+    /// Tells the host names of a service of documents where they may not lead. Gives the service's name if that is news.
+    fn keep_off(&mut self, at: usize) -> Option<Arc<str>> {
+        let guarded: BTreeSet<usize> = self.apart.kept_from(at).map(|(guarded, _)| guarded).collect();
+        let guarded = guarded.into_iter().filter(|guarded| *guarded != at);
+        let services = guarded.filter_map(|guarded| self.plan.services.get(guarded));
+        let addresses = services.flat_map(|service| &service.endpoints).map(|it| it.address.clone());
+        let kept_off: Arc<[Address]> = addresses.collect();
+        let place = self.plan.services.get_mut(at).filter(|service| service.kept_off != kept_off)?;
+        *place = Arc::new(Service { kept_off, ..Service::clone(place) });
+        let is_named = |endpoint: &Endpoint| matches!(endpoint.address, Address::Name { .. });
+        place.endpoints.iter().any(is_named).then(|| place.name.clone())
     }
 
     /// Notes whether one of these services of documents writes an endpoint that it may not have: a merge takes it out.

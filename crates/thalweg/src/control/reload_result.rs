@@ -81,7 +81,8 @@ impl Shared {
             )),
             _ => None,
         };
-        let lost = lost(before, after);
+        // In the file, a further route with another argument takes nothing away.
+        let lost: Vec<_> = lost(before, after).into_iter().filter(|lost| !lost.is_other).collect();
         let unguarded = lost.iter().take(TOLD).map(|lost| format!("a protection goes: {lost}"));
         let more = lost.len().checked_sub(TOLD).filter(|more| *more > 0);
         let more = more.map(|more| format!("and {more} more protections go"));

@@ -478,6 +478,27 @@ fn the_attempt_that_fails_once_too_often_opens_the_breaker() {
 }
 
 #[test]
+fn a_name_of_a_document_never_leads_to_what_its_service_is_kept_off() {
+    let kept_off = |address: Address| Service { kept_off: [address].into(), ..of_a_name() };
+    let picked = |service: Service| {
+        let house = House::new(service, &[1]);
+        house.resolve(&[9]);
+        house.state.pick(Instant::now(), &Wanted::default()).is_some()
+    };
+    let nine = || Address::Socket(([192, 0, 2, 9], 80).into());
+    let mapped = || Address::Socket("[::ffff:192.0.2.9]:80".parse().unwrap());
+    for address in [nine(), mapped()] {
+        let mut service = kept_off(address);
+        assert!(picked(service.clone()), "the file may lead anywhere");
+        service.endpoints[0].is_added = true;
+        assert!(!picked(service));
+    }
+    let mut service = kept_off(Address::Socket(([192, 0, 2, 9], 81).into()));
+    service.endpoints[0].is_added = true;
+    assert!(picked(service));
+}
+
+#[test]
 fn an_address_that_is_barred_is_no_member_whether_it_is_written_or_resolved() {
     fn bars_nine(_: &Endpoint, address: &PeerAddress) -> bool {
         *address == PeerAddress::Tcp(SocketAddr::from(([192, 0, 2, 9], 80)))

@@ -18,9 +18,11 @@ services:
   found: { discover: { dns: { name: found.test, port: 80 } } }
   written: { endpoints: [ 'http://10.0.0.7' ] }
   guarded: { discover: { dns: { name: guarded.test, port: 80 } } }
+  named: { endpoints: [ 'http://named.test' ] }
 routes:
   - { name: found, match: { host: found.test }, to: found }
   - { name: written, match: { host: written.test }, to: written }
+  - { name: named, match: { host: named.test }, to: named }
   - { name: guarded, match: { host: guarded.test }, to: guarded, filters: [ { access: { allow: [ 192.0.2.1 ] } } ] }
 ";
 
@@ -71,13 +73,30 @@ fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
     // The other way round: it is the file's from now on.
     let taken = take(&mut base, "inner", &["10.0.0.3"]);
     assert_eq!(endpoints(&base, "found"), ["10.0.0.2:80"]);
-    assert_eq!(taken.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["inner", "found"]);
+    assert_eq!(taken.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["inner", "found", "named"]);
     assert_eq!(taken.flaw, None, "it is one of another source");
     assert_eq!(endpoints(&base, "inner"), ["10.0.0.3:80"]);
     // Who has the same protection may have the same endpoints.
     take(&mut base, "guarded", &["10.0.0.3"]);
     assert_eq!(endpoints(&base, "guarded"), ["10.0.0.3:80"]);
     assert!(!base.take_crossed());
+}
+
+/// What a host name stands for shows when it is resolved.
+#[test]
+fn host_names_of_documents_are_kept_off_what_the_file_protects() {
+    let mut base = base();
+    let kept_off = |base: &Base, service: &str| -> Vec<String> {
+        let service = base.services.iter().find(|known| &*known.name == service).unwrap();
+        service.kept_off.iter().map(ToString::to_string).collect()
+    };
+    assert!(kept_off(&base, "named").is_empty());
+    take(&mut base, "inner", &["10.0.0.1", "::ffff:10.0.0.2"]);
+    assert_eq!(kept_off(&base, "named"), ["10.0.0.1:80", "[::ffff:10.0.0.2]:80"]);
+    assert!(kept_off(&base, "guarded").is_empty() && kept_off(&base, "inner").is_empty());
+    // Spellings of what is found are one.
+    take(&mut base, "found", &["10.0.0.2", "::ffff:10.0.0.1", "10.0.0.3"]);
+    assert_eq!(endpoints(&base, "found"), ["10.0.0.3:80"]);
 }
 
 #[test]
