@@ -457,3 +457,67 @@ fn a_document_sends_to_a_service_what_the_file_sends_there_without_a_guard() {
         assert!(told(rest).contains("has no `auth` of the file"), "{rest}: {}", told(rest));
     }
 }
+
+/// What only some may connect to is not published where all may.
+#[test]
+fn a_document_stays_at_the_listeners_that_the_file_has_for_a_service() {
+    let file = "listeners:\n\
+                \x20 web: { address: '127.0.0.1:0' }\n\
+                \x20 inside: { address: '127.0.0.1:0', access: { allow: [ 10.0.0.0/8 ] } }\n\
+                services: { app: { endpoints: ['http://127.0.0.1:1'] } }\n\
+                routes: [ { name: app, match: { listeners: [ inside ] }, to: app } ]\n";
+    let told = |text: &str| {
+        let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
+        let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
+        let offer = Offer { source: "etcd".into(), documents, good, refused };
+        flaws(&with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None)))
+    };
+    for text in [
+        "routes: [ { name: x, match: { path: /x, listeners: [ inside ] }, to: app } ]",
+        "routes: [ { name: x, match: { path: /x }, to: [ 'http://127.0.0.1:2' ] } ]",
+    ] {
+        assert_eq!(told(text), "", "{text}");
+    }
+    for text in [
+        "routes: [ { name: x, match: { path: /x }, to: app } ]",
+        "routes: [ { name: x, match: { path: /x, listeners: [ web ] }, to: [ 'http://localhost:1' ] } ]",
+        "routes: [ { name: x, match: { path: /x }, filters: [ { mirror: app } ], to: [ 'http://127.0.0.1:2' ] } ]",
+    ] {
+        assert!(
+            told(text).contains("at the listener `web`, which has no `access`"),
+            "{text}: {}",
+            told(text)
+        );
+    }
+}
+
+/// A call of the file says what it asks for.
+#[test]
+fn a_document_asks_a_protected_service_what_the_file_asks_it() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                chains: { safe: [ { access: { allow: 10.0.0.0/8 } } ], \
+                judged: [ { auth: { forward_auth: { service: app, path: /verify } } } ] }\n\
+                services: { app: { endpoints: ['http://10.0.0.1:1'] }, shop: { endpoints: ['http://10.0.0.2:1'] } }\n\
+                routes:\n\
+                - { name: app, match: { host: a.test }, filters: [ { chain: safe } ], to: app }\n\
+                - { name: shop, match: { host: b.test }, filters: [ { chain: judged } ], to: shop }\n";
+    let told = |filter: &str| {
+        let text = format!(
+            "routes: [ {{ name: x, match: {{ path: /x }}, filters: [ {filter} ], to: [ 'http://10.0.0.3:1' ] }} ]"
+        );
+        let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
+        let (documents, good, refused) = (documents(&[("x", &text)]), Arc::default(), Arc::default());
+        let offer = Offer { source: "etcd".into(), documents, good, refused };
+        flaws(&with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None)))
+    };
+    assert_eq!(told("{ chain: judged }"), "");
+    for filter in [
+        "{ auth: { forward_auth: { service: app, path: /users } } }",
+        "{ mirror: app }",
+        "{ ext: { service: app } }",
+    ] {
+        assert!(told(filter).contains(
+            "has no `access` of the file, and leads to the service `app` by a request of a filter"
+        ));
+    }
+}

@@ -13,6 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use thalweg_filter::Step;
 use thalweg_proxy::Plan;
+use thalweg_proxy::plan::Listener;
 
 /// Filters that change no field of requests: a document may have them where the file's filters have verified some.
 const HARMLESS: &[&str] = &[
@@ -56,10 +57,11 @@ pub(crate) struct Bypass {
 /// What the documents in a plan lead to past the protections of the file `alone`.
 pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     let mut found = Vec::new();
-    if !has_guards(alone) {
+    if !has_guards(alone) && alone.listeners.iter().all(|listener| listener.access.is_none()) {
         return found;
     }
     let known = KnownPlaces::of(alone);
+    let access = access(alone);
     let added = added_routes(alone, with);
     for way in ways(with).filter(|way| added.contains(&way.at)) {
         let key = format!("routes.{}", way.route.name);
@@ -67,10 +69,38 @@ pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
             let flaw = Flaw::of(&way, known);
             found.extend(flaw.map(|flaw| Bypass { key: key.clone(), why: flaw.of_way(&way, place) }));
         });
+        known.for_all(&way, |place, known| {
+            found.extend(open_listener(&way, known, &access).map(|listener| Bypass {
+                key: key.clone(),
+                why: format!(
+                    "the route `{}` leads to {place} at the listener `{listener}`, which has no `access` of those \
+                     where the file leads there; name these under `match.listeners`",
+                    way.route.name
+                ),
+            }));
+        });
     }
     matches(alone, with, &mut found);
     health_checks(alone, with, &known, &mut found);
     found
+}
+
+/// Who may connect to each listener, as it is written; `None`: everybody.
+fn access(plan: &Plan) -> HashMap<&str, Option<String>> {
+    let text = |listener: &Listener| listener.access.as_ref().map(ToString::to_string);
+    plan.listeners.iter().map(|listener| (&*listener.name, text(listener))).collect()
+}
+
+/// A listener of a way that is more open than those where the file leads to the place, all of which have `access`.
+fn open_listener<'p>(
+    way: &Way<'p>,
+    known: &Known,
+    access: &HashMap<&str, Option<String>>,
+) -> Option<&'p str> {
+    let of = |listener: &str| access.get(listener).cloned().flatten();
+    let wanted: Vec<String> = known.listeners().map(of).collect::<Option<_>>()?;
+    let is_open = |listener: &&&str| of(listener).is_none_or(|own| !wanted.contains(&own));
+    way.listeners.iter().find(is_open).copied().filter(|_| !wanted.is_empty())
 }
 
 /// The positions of the routes of documents: behind those of the file, before those of connections. Names do not tell:

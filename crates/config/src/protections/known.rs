@@ -75,6 +75,8 @@ pub(super) struct Known {
     calls: Ways,
     /// The filters on the ways of requests.
     steps: BTreeSet<Written>,
+    /// Those that send requests there.
+    callers: BTreeSet<Written>,
     /// Paths of requests that come without a guard, and of those that come through one.
     open: Paths,
     guarded: Paths,
@@ -93,7 +95,10 @@ impl Known {
                     (None, true) => {}
                 }
             }
-            Kind::Call => self.calls.add(way),
+            Kind::Call => {
+                self.calls.add(way);
+                self.callers.extend(way.caller);
+            }
             // A label is let in by its key; it opens the place to nobody else.
             Kind::Sealed => {}
         }
@@ -102,6 +107,11 @@ impl Known {
     fn all(&self) -> impl Iterator<Item = &Guards> {
         let ways = if self.requests.is_empty() { &self.calls } else { &self.requests };
         ways.by_listener.values().flatten()
+    }
+
+    /// The listeners at which requests to the place come in.
+    pub(super) fn listeners(&self) -> impl Iterator<Item = &str> {
+        self.requests.by_listener.keys().map(String::as_str)
     }
 
     /// Whether a way has a guard.
@@ -114,13 +124,18 @@ impl Known {
         self.all().any(BTreeSet::is_empty)
     }
 
-    /// What another way to the place lacks. Filters may call what requests reach, and what other filters call.
+    /// What another way to the place lacks. A call of the file stays as free as it is; one with another argument may ask
+    /// for anything, as requests may.
     pub(super) fn lacked_by(&self, way: &Way<'_>, terms: Terms) -> Vec<Guard> {
-        match way.kind {
-            Kind::Call => self.requests.with(&self.calls).lacked_by(way, terms),
-            Kind::Request | Kind::Sealed if self.requests.is_empty() => self.calls.lacked_by(way, terms),
-            Kind::Request | Kind::Sealed => self.requests.lacked_by(way, terms),
+        if way.kind == Kind::Call && (terms == Terms::Edit || self.is_known_call(way)) {
+            return self.requests.with(&self.calls).lacked_by(way, terms);
         }
+        let ways = if self.requests.is_empty() { &self.calls } else { &self.requests };
+        ways.lacked_by(way, terms)
+    }
+
+    fn is_known_call(&self, way: &Way<'_>) -> bool {
+        way.caller.is_some_and(|caller| self.callers.contains(&caller))
     }
 
     /// What a way of a document lacks. Where requests of some paths come without a guard, a document may send those of
@@ -130,7 +145,7 @@ impl Known {
             return Some(guard);
         }
         let is_free = || match way.kind {
-            Kind::Call => self.calls.has_open(),
+            Kind::Call => self.is_known_call(way) && self.calls.has_open(),
             Kind::Request | Kind::Sealed => {
                 Paths::of(way).is_some_and(|paths| self.open.cover(&paths) && !self.guarded.may_meet(&paths))
             }
@@ -172,13 +187,18 @@ impl KnownPlaces {
         self.0.get(place).into_iter().filter(|(_, known)| known.is_guarded()).collect()
     }
 
-    /// Tells of each of these places that another way leads to.
+    /// Tells of each of these places that another way leads to, if it has guards.
     pub(super) fn for_each<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
-        let mut each = |(place, known): (&'a Place, &'a Known)| {
+        self.for_all(way, |place, known| {
             if known.is_guarded() {
                 each(place, known);
             }
-        };
+        });
+    }
+
+    /// The same of all.
+    pub(super) fn for_all<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
+        let mut each = |(place, known): (&'a Place, &'a Known)| each(place, known);
         if let Goal::Addresses(sealed) = way.goal {
             let permits = |address| sealed.allow.permits(address, |_| false).is_ok();
             for (place, known) in self.0.iter() {

@@ -9,7 +9,7 @@ use super::guards::{Guard, Guards};
 use super::places::Place;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use thalweg_filter::{Chain, Step};
+use thalweg_filter::{Chain, Step, Written};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{ListenerProtocol, Route, SealedRoute, To};
 use thalweg_upstream::Service;
@@ -49,6 +49,8 @@ pub(super) struct Way<'p> {
     pub(super) guards: Guards,
     /// The filters before the goal, the guards among them.
     pub(super) steps: &'p [Step],
+    /// The filter that sends a request of its own.
+    pub(super) caller: Option<Written>,
 }
 
 impl Way<'_> {
@@ -137,7 +139,7 @@ struct Side<'p> {
 impl<'p> Side<'p> {
     fn way(&self, kind: Kind, goal: Goal<'p>, steps: &'p [Step]) -> Way<'p> {
         let (at, route, listeners) = (self.at, self.route, self.listeners.clone());
-        Way { at, route, listeners, kind, goal, guards: guards(steps), steps }
+        Way { at, route, listeners, kind, goal, guards: guards(steps), steps, caller: None }
     }
 
     /// The chains that requests may go through.
@@ -178,7 +180,8 @@ impl<'p> Side<'p> {
             for (at, step) in chain.steps().iter().enumerate() {
                 for name in step.filter.calls() {
                     let Some(service) = by_name.get(&*name) else { continue };
-                    found.push(self.way(Kind::Call, Goal::Service(service), &chain.steps()[..at]));
+                    let way = self.way(Kind::Call, Goal::Service(service), &chain.steps()[..at]);
+                    found.push(Way { caller: step.written, ..way });
                 }
                 if step.answers() {
                     break;
