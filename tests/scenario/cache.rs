@@ -5,6 +5,7 @@
 //! API, in `purges`.
 
 mod collapsing;
+mod cookies;
 mod cuts;
 mod deception;
 mod large;

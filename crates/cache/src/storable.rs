@@ -101,6 +101,17 @@ pub(crate) fn assess(
     Ok(Storable { freshness, vary, part })
 }
 
+/// Whether a response that updates the fields of a stored one may do so: it would not be refused for what it says
+/// itself. What the stored one says (`public`, a targeted field) is said of other fields.
+pub(crate) fn update_allowed(
+    policy: &Policy,
+    request: &Request<'_>,
+    response: &Response<'_>,
+) -> Result<(), NotStored> {
+    status_allows(response)?;
+    directives_allow(policy, request, response)
+}
+
 /// Whether a response that was stored with another policy, perhaps, would be stored with this one. What its request was
 /// is not known.
 pub(crate) fn is_still_stored(policy: &Policy, response: &Response<'_>, freshness: &Freshness) -> bool {

@@ -97,18 +97,12 @@ impl StoredHead {
         })
     }
 
-    /// The head of a response that is used for the client that caused it, and not stored.
-    pub(crate) fn used_once<'a>(
-        policy: &Policy,
-        response: &Response<'_>,
-        fields: impl FieldLines<'a>,
-    ) -> Self {
-        let mut lines = Vec::new();
-        write_lines(policy, response, fields.clone(), &mut lines);
+    /// The head of a response that is used for the client that caused it, and not stored: these are its lines.
+    pub(crate) fn used_once(policy: &Policy, response: &Response<'_>, lines: &[u8]) -> Self {
         Self {
             status: response.status,
             freshness: Freshness::of(policy, response),
-            vary: Vary::read(fields),
+            vary: Vary::read(split_lines(lines)),
             date: freshness::date(response),
             last_modified: response.last_modified,
             part: response.content_range.and_then(ContentRange::parse),
@@ -242,21 +236,35 @@ impl<'a, 'p> LeftOut<'a, 'p> {
         Self { policy, nominated: (nominated.len() <= MOST_NOMINATED).then_some(nominated), listed }
     }
 
+    /// Whether the field is not stored.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
+        let is_cookie =
+            FieldId::classify(name) == FieldId::SetCookie || name.eq_ignore_ascii_case(b"set-cookie2");
+        self.ends_here(name)
+            || (!self.is_target(name) && is_named(&self.listed, name))
+            || (is_cookie && self.policy.set_cookie != SetCookie::Store)
+    }
+
+    /// Whether the field does not reach the client that caused the response either: it ends at this hop, or is made
+    /// anew.
+    pub(crate) fn ends_here(&self, name: &[u8]) -> bool {
         let id = FieldId::classify(name);
-        let is_named = |names: &[&[u8]]| names.iter().any(|listed| listed.eq_ignore_ascii_case(name));
         // What other hops may never take away stays (hostile input A20), and so does what decides: `Connection:
         // Cache-Control` changes nothing.
-        let mut targets = self.policy.targets.iter();
-        let is_target = targets.any(|target| target.as_bytes().eq_ignore_ascii_case(name));
-        let stays = is_target || FieldSet::PROTECTED.contains(id) || GOVERNING.contains(id);
-        let is_cookie = id == FieldId::SetCookie || name.eq_ignore_ascii_case(b"set-cookie2");
+        let stays = self.is_target(name) || FieldSet::PROTECTED.contains(id) || GOVERNING.contains(id);
         NOT_STORED.contains(id)
-            || (!stays && self.nominated.as_deref().is_none_or(is_named))
-            || (!is_target && is_named(&self.listed))
-            || (is_cookie && self.policy.set_cookie != SetCookie::Store)
+            || (!stays && self.nominated.as_deref().is_none_or(|names| is_named(names, name)))
             || name.eq_ignore_ascii_case(b"proxy-authentication-info")
     }
+
+    fn is_target(&self, name: &[u8]) -> bool {
+        let mut targets = self.policy.targets.iter();
+        targets.any(|target| target.as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+fn is_named(names: &[&[u8]], name: &[u8]) -> bool {
+    names.iter().any(|listed| listed.eq_ignore_ascii_case(name))
 }
 
 /// Appends the lines that are stored of a response.

@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::range::ContentRange;
 use crate::request::{FieldLines, Request};
 use crate::response::{Response, values};
-use crate::storable::NotStored;
+use crate::storable::{NotStored, update_allowed};
 use crate::stored::{LeftOut, StoredHead, split_lines, write_date};
 use std::ops::Range;
 use thalweg_http::h1::encode::write_field;
@@ -185,7 +185,9 @@ pub fn is_same_representation(one: &StoredHead, other: &StoredHead) -> bool {
         && one.get("content-encoding") == other.get("content-encoding")
 }
 
-/// The stored head with the fields of a newer response (RFC 9111 §3.2), and why it may not be stored.
+/// The stored head with the fields of a newer response (RFC 9111 §3.2). Where it may not be stored, or varies by other
+/// fields than before, it is for the client that caused the newer response: it has all fields of that, those that are
+/// for one client among them.
 fn updated<'a>(
     policy: &Policy,
     request: &Request<'_>,
@@ -193,40 +195,59 @@ fn updated<'a>(
     response: &Response<'_>,
     fields: impl FieldLines<'a>,
 ) -> (Box<StoredHead>, Option<NotStored>) {
-    let lines = merged_lines(policy, head, response, fields);
-    let times = (response.requested, response.received);
-    let mut read = Response::read(policy, head.status, times, split_lines(&lines));
-    read.age = response.age;
-    // What is stored of a part is known, and was asked for by another request.
-    let length = head.part.map(|part| part.len());
+    let left_out = LeftOut::of(policy, response, fields.clone());
+    let lines = merged_lines(head, response, fields.clone(), |name| !left_out.has(name));
+    let content_range = head.part.map(content_range);
+    let mut read = read_merged((policy, head), response, content_range.as_deref(), &lines);
+    // What it sets is not among the merged lines.
+    read.has_set_cookie |= response.has_set_cookie;
+    // What is stored of a part was asked for by another request.
     let range = match head.part {
         Some(_) => Some(&b"bytes=0-"[..]),
         None => request.range,
     };
-    let content_range = head.part.map(content_range);
-    read.content_length = length;
-    read.content_range = content_range.as_deref();
     // As far as the head goes, an answer to HEAD is one to GET.
     let request = Request { method: Method::Get, range, ..*request };
-    match StoredHead::new(policy, &request, &read, split_lines(&lines)) {
-        Ok(new) => (Box::new(new), None),
-        Err(why) => (Box::new(StoredHead::used_once(policy, &read, split_lines(&lines))), Some(why)),
-    }
+    let alone = Response { status: head.status, ..*response };
+    let new = StoredHead::new(policy, &request, &read, split_lines(&lines))
+        .and_then(|new| update_allowed(policy, &request, &alone).map(|()| new));
+    let why = match new {
+        Ok(new) if new.vary == head.vary => return (Box::new(new), None),
+        Ok(_) => None,
+        Err(why) => Some(why),
+    };
+    let lines = merged_lines(head, response, fields, |name| !left_out.ends_here(name));
+    let read = read_merged((policy, head), response, content_range.as_deref(), &lines);
+    (Box::new(StoredHead::used_once(policy, &read, &lines)), why)
+}
+
+/// Reads merged lines as those of a response that came when the newer one did.
+fn read_merged<'l>(
+    (policy, head): (&Policy, &StoredHead),
+    response: &Response<'_>,
+    content_range: Option<&'l [u8]>,
+    lines: &'l [u8],
+) -> Response<'l> {
+    let times = (response.requested, response.received);
+    let mut read = Response::read(policy, head.status, times, split_lines(lines));
+    read.age = response.age;
+    read.content_length = head.part.map(|part| part.len());
+    read.content_range = content_range;
+    read
 }
 
 fn content_range(part: ContentRange) -> Vec<u8> {
     format!("bytes {}-{}/{}", part.first, part.end - 1, part.total).into_bytes()
 }
 
-/// The lines of the stored head, and those of the newer response in place of theirs.
+/// The lines of the stored head, and those of the newer response that are kept in place of theirs.
 fn merged_lines<'a>(
-    policy: &Policy,
     head: &StoredHead,
     response: &Response<'_>,
     fields: impl FieldLines<'a>,
+    is_kept: impl Fn(&[u8]) -> bool,
 ) -> Vec<u8> {
-    let left_out = LeftOut::of(policy, response, fields.clone());
-    let is_taken = |name: &[u8]| !left_out.has(name) && !OF_BODY.contains(FieldId::classify(name));
+    let is_taken = |name: &[u8]| is_kept(name) && !OF_BODY.contains(FieldId::classify(name));
     let is_date = |name: &[u8]| name.eq_ignore_ascii_case(b"date");
     let mut lines = Vec::with_capacity(head.lines().len() + 64);
     for (name, value) in head.fields() {

@@ -14,7 +14,10 @@ use proptest::test_runner::TestRunner;
 use simulated::Outcome;
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
-use thalweg_cache::{DefaultLifetime, Forward, Hit, Policy, SetCookie, UnixMillis};
+use thalweg_cache::{
+    DefaultLifetime, Forward, Hit, NotStored, Policy, Request, Response, SetCookie, StoredHead, UnixMillis,
+};
+use thalweg_http::Method;
 
 /// Milliseconds at which each sequence begins, within a second.
 const BEGIN: i64 = 1_790_000_000_300;
@@ -421,5 +424,87 @@ proptest! {
             prop_assert_eq!(cache.stored, model.stored, "stored at step {}", number + 1);
             now += step.answer.as_ref().map_or(0, |answer| answer.delay);
         }
+    }
+}
+
+/// Why a response is refused for its own sake: its fields are for the client that caused it, or for nobody.
+fn is_for_one(policy: &Policy, step: &Step, told: &simulated::Told) -> bool {
+    // A confirmation, or an answer to HEAD, is judged as if it came with its body.
+    let status = if told.status == 304 { 200 } else { told.status };
+    let times = (told.requested, told.received);
+    let response = Response::read(policy, status, times, simulated::lines(&told.fields));
+    let fields = bytes(&dated(&step.fields, told.received.0 as i64));
+    let method = if step.method == "HEAD" { Method::Get } else { Method::from_bytes(step.method.as_bytes()) };
+    let request = Request::read(method, step.has_body, simulated::lines(&fields));
+    match StoredHead::new(policy, &request, &response, simulated::lines(&told.fields)) {
+        Ok(_) => false,
+        // These say that the response is of no use later, and not for whom it is.
+        Err(why) => !matches!(why, NotStored::NotFinal | NotStored::NoLifetime | NotStored::Useless),
+    }
+}
+
+/// Plays steps, each by a client of its own. Every response has a field with its number: those of responses that were
+/// refused, and of which a later client has seen it.
+fn leaked(rules: &Rules, steps: &[Step]) -> (Vec<String>, usize) {
+    let mut cache = simulated::Simulated { policy: policy(rules), ..Default::default() };
+    let (mut now, mut refused, mut leaks, mut count) = (BEGIN, Vec::new(), Vec::new(), 0);
+    for step in steps {
+        now += step.advance;
+        let asked = simulated::Asked {
+            method: step.method.into(),
+            path: step.path.into(),
+            query: None,
+            fields: bytes(&dated(&step.fields, now)),
+            has_body: step.has_body,
+        };
+        let (policy, mut marks) = (cache.policy.clone(), Vec::new());
+        let reply = cache.handle(&asked, UnixMillis(now as u64), &mut |question| {
+            let told = told(step.answer.as_ref(), has_conditions(&question.fields), now)?;
+            count += 1;
+            let mut fields = bytes(&told.fields);
+            fields.push((b"x-mark".to_vec(), count.to_string().into_bytes()));
+            let body = if told.status == 304 || question.method == "HEAD" { "" } else { "0123456789" };
+            let told = simulated::Told {
+                status: told.status,
+                fields,
+                body: body.into(),
+                requested: UnixMillis(told.requested as u64),
+                received: UnixMillis(told.received as u64),
+            };
+            if is_for_one(&policy, step, &told) {
+                marks.push(count.to_string().into_bytes());
+            }
+            Some(told)
+        });
+        let is_leak = |value: &[u8]| refused.iter().any(|mark: &Vec<u8>| **mark == *value);
+        let seen = reply.fields.iter().filter(|(name, value)| name == b"x-mark" && is_leak(value));
+        leaks.extend(seen.map(|(_, value)| String::from_utf8_lossy(value).into_owned()));
+        refused.append(&mut marks);
+        now += step.answer.as_ref().map_or(0, |answer| answer.delay);
+    }
+    (leaks, refused.len())
+}
+
+/// The property beneath is about something: many responses are refused.
+#[test]
+fn sequences_have_many_responses_that_are_refused() {
+    let mut runner = TestRunner::deterministic();
+    let mut refused = 0;
+    for _ in 0..200 {
+        let (rules, steps) = (rules(), vec(step(), 1..16)).new_tree(&mut runner).unwrap().current();
+        refused += leaked(&rules, &steps).1;
+    }
+    assert!(refused > 200, "{refused}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_field_of_a_response_that_was_refused_reaches_a_later_client(
+        rules in rules(),
+        steps in vec(step(), 1..16),
+    ) {
+        prop_assert_eq!(leaked(&rules, &steps).0, Vec::<String>::new());
     }
 }

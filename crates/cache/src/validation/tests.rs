@@ -124,13 +124,80 @@ fn a_304_that_may_not_be_stored_is_used_once() {
 
 #[test]
 fn a_cookie_of_a_304_is_not_stored_for_others() {
-    let new = freshened(STORED, "etag: \"a\"\nset-cookie: session=1");
-    assert_eq!(get_text(&new, "set-cookie"), None);
+    let policy = Policy { set_cookie: SetCookie::Strip, ..Policy::default() };
+    match validate(&policy, "", STORED, 304, "etag: \"a\"\nset-cookie: session=1\nb: 2") {
+        Validated::Freshened(new) => {
+            assert_eq!((get_text(&new, "set-cookie"), get_text(&new, "b")), (None, Some("2")));
+        }
+        other => panic!("{other:?}"),
+    }
     let policy = Policy { set_cookie: SetCookie::Store, ..Policy::default() };
     match validate(&policy, "", STORED, 304, "set-cookie: a=1") {
         Validated::Freshened(new) => assert_eq!(get_text(&new, "set-cookie"), Some("a=1")),
         other => panic!("{other:?}"),
     }
+}
+
+/// What came with a cookie of one client went into the stored head for all clients, and that client lost the cookie
+/// (issue 43).
+#[test]
+fn a_304_that_sets_a_cookie_changes_nothing_for_others_and_its_client_gets_the_cookie() {
+    for name in ["set-cookie", "Set-Cookie2"] {
+        let answer = format!("etag: \"a\"\n{name}: session=alice\nx-csrf-token: token-of-alice\na: 2");
+        match validate(&Policy::default(), "", STORED, 304, &answer) {
+            Validated::UsedOnce(new, NotStored::SetCookie) => {
+                for (name, value) in [
+                    (name, "session=alice"),
+                    ("x-csrf-token", "token-of-alice"),
+                    ("a", "2"),
+                    ("content-type", "b/c"),
+                ] {
+                    assert_eq!(get_text(&new, name), Some(value), "{name}");
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn fields_that_a_304_keeps_for_one_client_reach_that_client_when_it_is_used_once() {
+    let answer =
+        "cache-control: max-age=2, private=\"x-user\"\nx-user: alice\nset-cookie: a=1\nconnection: b\nb: 3";
+    match validate(&Policy::default(), "", STORED, 304, answer) {
+        Validated::UsedOnce(new, NotStored::SetCookie) => {
+            assert_eq!((get_text(&new, "x-user"), get_text(&new, "b")), (Some("alice"), None));
+        }
+        other => panic!("{other:?}"),
+    }
+    let policy = Policy { set_cookie: SetCookie::Strip, ..Policy::default() };
+    match validate(&policy, "", STORED, 304, "vary: accept\nset-cookie: a=1") {
+        Validated::VariesAnew(new) => assert_eq!(get_text(&new, "set-cookie"), Some("a=1")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_stored_response_allows_is_not_allowed_to_the_fields_of_a_304_that_refuses() {
+    let targeted = format!("{STORED}\nCDN-Cache-Control: max-age=60");
+    for (stored, request, answer, expected) in [
+        (&*targeted, "", "cache-control: private", NotStored::Private),
+        (&targeted, "", "cache-control: no-store", NotStored::NoStore),
+        (&targeted, "", "cache-control: max-age=1, x=\"", NotStored::BrokenCacheControl),
+        ("cache-control: public\netag: \"a\"", "authorization: x", "", NotStored::Credentials),
+        (
+            "cache-control: s-maxage=1\netag: \"a\"",
+            "authorization: x",
+            "x-user: alice",
+            NotStored::Credentials,
+        ),
+    ] {
+        let found = validate(&Policy::default(), request, stored, 304, answer);
+        assert!(matches!(found, Validated::UsedOnce(_, why) if why == expected), "{answer}: {found:?}");
+    }
+    let found =
+        validate(&Policy::default(), "authorization: x", STORED, 304, "cache-control: public, max-age=9");
+    assert!(matches!(found, Validated::Freshened(_)), "{found:?}");
 }
 
 #[test]
@@ -178,6 +245,8 @@ fn a_200_to_head_freshens_what_it_could_have_come_from() {
         ("etag: \"b\"", None),
         ("last-modified: {0}", None),
         ("cache-control: private", None),
+        ("set-cookie: session=alice\nx-csrf-token: token-of-alice", None),
+        ("set-cookie2: session=alice", Some(10)),
     ] {
         assert!(matches!(by_head(&request, 200, head, length), HeadEffect::Dropped), "{head}");
     }
@@ -236,6 +305,12 @@ fn parts_of_one_representation_are_joined() {
         ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/*", 5),
         ("etag: \"a\"", "etag: \"a\"", 5),
         ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10\ncache-control: private", 5),
+        ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10\nset-cookie: session=alice", 5),
+        (
+            "etag: \"a\"\ncdn-cache-control: max-age=60",
+            "etag: \"a\"\ncontent-range: bytes 5-9/10\ncache-control: private",
+            5,
+        ),
         ("etag: \"a\"\ncontent-encoding: gzip", "etag: \"a\"\ncontent-range: bytes 5-9/10", 5),
         ("etag: \"a\"", "etag: \"a\"\ncontent-range: bytes 5-9/10\ncontent-encoding: gzip", 5),
     ] {

@@ -211,13 +211,19 @@ impl Model {
     /// §4.3.4.
     fn freshen(&mut self, request: &Asked, entry: &Entry, told: &Told) -> String {
         let new = self.updated(entry, told);
-        let seen = format!("validated {}", self.served(request, &new, told.received));
         let as_get = Asked { method: "GET".into(), ..request.clone() };
-        match self.refuses(&as_get, &new) {
-            None if vary(&new.fields) == vary(&entry.fields) => {
-                let place = self.entries.iter_mut().find(|known| known.number == entry.number);
-                *place.expect("it was selected") = new;
-            }
+        let seen = |new: &Entry| format!("validated {}", self.served(request, new, told.received));
+        let refused =
+            self.refuses(&as_get, &new).or_else(|| self.refuses_update(request, told, entry.status));
+        if refused.is_none() && vary(&new.fields) == vary(&entry.fields) {
+            let seen = seen(&new);
+            let place = self.entries.iter_mut().find(|known| known.number == entry.number);
+            *place.expect("it was selected") = new;
+            return seen;
+        }
+        // What is not stored has all that its client is told.
+        let seen = seen(&Entry { fields: merged(entry, self.passed_fields(told)), ..new });
+        match refused {
             None => self.entries.retain(|known| known.path != entry.path),
             Some(is_of_response) => {
                 if is_of_response {
@@ -239,21 +245,17 @@ impl Model {
             && modified(told).is_none_or(|date| entry.modified() == Some(date));
         let as_get = Asked { method: "GET".into(), ..request.clone() };
         self.entries.retain(|known| known.number != entry.number);
-        if is_same && self.refuses(&as_get, &new).is_none() && vary(&new.fields) == vary(&entry.fields) {
+        let is_refused = self.refuses(&as_get, &new).is_some()
+            || self.refuses_update(request, told, entry.status).is_some();
+        if is_same && !is_refused && vary(&new.fields) == vary(&entry.fields) {
             self.entries.push(new);
         }
     }
 
     /// §3.2.
     fn updated(&self, entry: &Entry, told: &Told) -> Entry {
-        let newer = self.stored_fields(told);
-        let of_body = ["content-encoding", "content-range"];
-        let newer: Fields = newer.into_iter().filter(|(name, _)| !of_body.contains(&&**name)).collect();
-        let mut fields: Fields =
-            entry.fields.iter().filter(|(name, _)| all(&newer, name).is_empty()).cloned().collect();
-        fields.extend(newer);
         let told_age = told_age(told);
-        let fields = self.without_listed(fields);
+        let fields = self.without_listed(merged(entry, self.stored_fields(told)));
         Entry { fields, told_age, requested: told.requested, received: told.received, ..entry.clone() }
     }
 
@@ -366,6 +368,29 @@ impl Model {
         (!self.is_of_use(entry, &directives)).then_some(true)
     }
 
+    /// Why a newer response does not change the fields of a stored one, for what it says itself: because of the
+    /// response (true) or of the request (false). Its directives count, and those of the stored one do not.
+    fn refuses_update(&self, request: &Asked, told: &Told, status: u16) -> Option<bool> {
+        let Some((directives, _)) = response_directives(&self.rules, &told.fields) else { return Some(true) };
+        let has = |name: &str| named(&directives, name).is_some();
+        let may = |name: &str| {
+            directives.iter().any(|known| known.name == name && known.value.is_none() && !known.is_odd)
+        };
+        let understood = ![299, 599].contains(&status);
+        let sets_cookie = !self.rules.strips_cookies && !all(&told.fields, "set-cookie").is_empty();
+        if may("must-understand") && !understood
+            || has("no-store") && !may("must-understand")
+            || is_whole(&directives, "private")
+            || sets_cookie
+        {
+            return Some(true);
+        }
+        let is_for_all = may("public")
+            || has("must-revalidate")
+            || named(&directives, "s-maxage").is_some_and(|d| seconds(d).is_some());
+        (has_credentials(request) && !is_for_all).then_some(false)
+    }
+
     /// What can never be used is not kept.
     fn is_of_use(&self, entry: &Entry, directives: &[Directive]) -> bool {
         let rules = &self.rules;
@@ -390,13 +415,20 @@ impl Model {
 
     /// §3.1, §5.2.2.4, §5.2.2.7.
     fn stored_fields(&self, told: &Told) -> Fields {
+        let mut fields = self.passed_fields(told);
+        fields.retain(|(name, _)| name != "set-cookie");
+        self.without_listed(fields)
+    }
+
+    /// §7.6.1 of RFC 9110: what goes on to the client, dated.
+    fn passed_fields(&self, told: &Told) -> Fields {
         let nominated = all(&told.fields, "connection").join(",").to_ascii_lowercase();
         let nominated: Vec<_> = nominated.split(',').map(str::trim).collect();
         let hop = ["connection", "keep-alive", "transfer-encoding", "upgrade", "te", "age", "content-length"];
         let mut fields: Fields = Vec::new();
         for (name, value) in &told.fields {
             let name = name.to_ascii_lowercase();
-            if !hop.contains(&&*name) && !nominated.contains(&&*name) && name != "set-cookie" {
+            if !hop.contains(&&*name) && !nominated.contains(&&*name) {
                 fields.push((name, value.clone()));
             }
         }
@@ -406,7 +438,7 @@ impl Model {
             let received = UNIX_EPOCH + std::time::Duration::from_millis(told.received as u64);
             fields.push(("date".into(), httpdate::fmt_http_date(received)));
         }
-        self.without_listed(fields)
+        fields
     }
 
     fn without_listed(&self, mut fields: Fields) -> Fields {
@@ -417,6 +449,16 @@ impl Model {
         }
         fields
     }
+}
+
+/// §3.2: the fields of an entry, and newer ones in place of theirs.
+fn merged(entry: &Entry, newer: Fields) -> Fields {
+    let of_body = ["content-encoding", "content-range"];
+    let newer: Fields = newer.into_iter().filter(|(name, _)| !of_body.contains(&&**name)).collect();
+    let mut fields: Fields =
+        entry.fields.iter().filter(|(name, _)| all(&newer, name).is_empty()).cloned().collect();
+    fields.extend(newer);
+    fields
 }
 
 fn told_age(told: &Told) -> i64 {
