@@ -82,6 +82,11 @@ pub(crate) trait Method: Any + Debug + Send + Sync {
     /// it. Called for each request that goes on, whichever methods know the client.
     fn remove_forged(&self, _cx: &mut RequestCx<'_>) {}
 
+    /// Fields by which it tells the service something.
+    fn own_fields(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Whether [`Self::on_response`] is to be called.
     fn sees_responses(&self) -> bool {
         false
@@ -344,6 +349,10 @@ impl Filter for Auth {
 
     fn credential_fields(&self) -> Vec<&str> {
         self.methods.iter().filter_map(|method| method.credential_field()).collect()
+    }
+
+    fn own_fields(&self) -> Vec<&str> {
+        self.methods.iter().flat_map(|method| method.own_fields()).chain(self.forward.names()).collect()
     }
 
     fn calls(&self) -> Vec<Arc<str>> {

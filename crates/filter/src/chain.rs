@@ -5,7 +5,7 @@ use crate::filter::{Fetched, JobResult};
 use crate::identity::Identity;
 use crate::request::EndCx;
 use crate::when::When;
-use crate::{CacheRule, Facts, Filter, Hooks, Moves, RequestCx, ResponseCx, Verdict, map_back};
+use crate::{CacheRule, Facts, Filter, Hooks, Moves, RequestCx, ResponseCx, TrailerRule, Verdict, map_back};
 use std::fmt;
 use std::sync::Arc;
 use thalweg_core::Fault;
@@ -75,6 +75,8 @@ pub struct Chain {
     bridge: Option<usize>,
     /// Those that cache, by their positions; `None`: none does.
     caches: Option<Arc<[CacheStep]>>,
+    /// Trailers of requests that do not go on; `None`: all do.
+    trailers: Option<Arc<TrailerRule>>,
 }
 
 /// A filter that caches: its position, and how.
@@ -96,7 +98,9 @@ impl Chain {
         let rules = rules.map(|(at, rule)| (at, if verifies { rule.behind_auth() } else { rule }));
         let caches: Arc<[_]> = rules.collect();
         let caches = (!caches.is_empty()).then_some(caches);
-        Self { steps: steps.into(), each, hooks, bridge, caches }
+        let own = steps.iter().flat_map(|step| step.filter.own_fields());
+        let trailers = TrailerRule::new(own, steps.iter().any(|step| step.filter.may_own_others()));
+        Self { steps: steps.into(), each, hooks, bridge, caches, trailers: trailers.map(Arc::new) }
     }
 
     /// The filters of several lists, one after the other. Of those that cache only the ones in the last list that has
@@ -164,6 +168,11 @@ impl Chain {
     /// Fields of requests that hold credentials because a filter reads them there, by name.
     pub fn credential_fields(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().flat_map(|step| step.filter.credential_fields())
+    }
+
+    /// Trailers of requests that do not go on; `None`: all do.
+    pub fn trailers(&self) -> Option<&Arc<TrailerRule>> {
+        self.trailers.as_ref()
     }
 
     /// Whether those that the admin API turns on and off are on; `None`: there is none.

@@ -264,6 +264,10 @@ impl Filter for Ext {
         "ext"
     }
 
+    fn may_own_others(&self) -> bool {
+        true
+    }
+
     fn argument(&self) -> String {
         // What stands behind `?` may be a secret.
         let path = self.path.split('?').next().unwrap_or_default();

@@ -47,6 +47,17 @@ pub trait Filter: Any + Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Fields of the request that it writes or removes whatever the client says in them, by name: trailers of these
+    /// names do not go on either.
+    fn own_fields(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
+    /// Whether it may write or remove other fields of the request too: which they are is known with each request.
+    fn may_own_others(&self) -> bool {
+        false
+    }
+
     /// A configuration takes over in which this filter stands where `former` stood: live state goes on. Called on the
     /// control thread, before any exchange.
     fn adopt(&self, _former: &dyn Filter) {}

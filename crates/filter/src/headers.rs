@@ -199,6 +199,12 @@ impl Filter for Headers {
         [&self.request.words[..], &self.response.words].concat().join(", ")
     }
 
+    fn own_fields(&self) -> Vec<&str> {
+        let Side { gone, rename, sets, .. } = &self.request;
+        let renamed = rename.iter().flat_map(|(old, new)| [old.as_str(), new.as_str()]);
+        gone.names().chain(sets.gone().names()).chain(renamed).collect()
+    }
+
     fn hooks(&self) -> Hooks {
         let side = |side: &Side, hook| if side.is_empty() { Hooks::NONE } else { hook };
         side(&self.request, Hooks::REQUEST) | side(&self.response, Hooks::RESPONSE)

@@ -61,6 +61,7 @@ mod substitute;
 mod target;
 mod template;
 mod throttle;
+mod trailer_rule;
 mod wasm;
 mod when;
 mod window;
@@ -91,6 +92,7 @@ pub use response::{BodySource, Part, Piece, Reply, ReplyBody, ResponseCx, Respon
 pub use secret::SecretSpec;
 pub use target::{Moved, MovedPrefix, QueryEdit, TargetEdit};
 pub use template::{Escape, PLACEHOLDERS, Template, TemplateSpec};
+pub use trailer_rule::TrailerRule;
 pub use when::{OneOrManySpec, StatusSpec, When, WhenSpec, is_type};
 
 /// A filter as people see it.

@@ -99,6 +99,11 @@ impl FieldNames {
         self.sketch
     }
 
+    /// All of them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(AsRef::as_ref)
+    }
+
     /// Whether a field as it was received has one of these names.
     #[inline]
     pub(crate) fn have(&self, field: &Field, bytes: &[u8]) -> bool {

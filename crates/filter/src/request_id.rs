@@ -74,6 +74,10 @@ impl Filter for WithRequestId {
         Hooks::BOTH
     }
 
+    fn own_fields(&self) -> Vec<&str> {
+        vec![&self.name]
+    }
+
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
         let is_taken = match self.accept {
             AcceptSpec::Trusted => cx.facts.is_trusted,

@@ -28,7 +28,7 @@ pub mod target;
 pub mod path_readings;
 
 pub use authority::{Authority, parse_authority, write_normal_host};
-pub use field::{Field, FieldId, FieldSet};
+pub use field::{Field, FieldId, FieldSet, is_alias};
 pub use h1::body::{BodyReader, BodyStep};
 pub use h1::framing::Framing;
 pub use h1::request::RequestHead;

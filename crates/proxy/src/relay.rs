@@ -10,9 +10,11 @@ use crate::buffers::pool::BufferPool;
 use crate::buffers::splice_pipes::PooledPipe;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use thalweg_core::limits::{TURN_BYTES, TURN_BYTES_CROWDED};
 use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_filter::TrailerRule;
 use thalweg_http::h1::encode::{CHUNK_END, write_chunk_head, write_last_chunk};
 use thalweg_http::{BodyReader, BodyStep, Framing};
 use thalweg_net::Socket;
@@ -161,8 +163,11 @@ pub(crate) struct Flow {
     frames: Frames,
     transforms: Option<Box<Transformer>>,
     pacer: Option<Box<Pacer>>,
-    /// What a sender that frames its messages by itself has said after the last byte, as lines.
-    trailers: Vec<u8>,
+    /// What a sender that frames its messages by itself has said after the last byte, as lines, or what is left of the
+    /// sender's trailers.
+    trailers: Option<Box<[u8]>>,
+    /// Trailers that do not go on.
+    refused: Option<Arc<TrailerRule>>,
     /// It holds the high mark and does not read until it holds half of it.
     paused: bool,
     way: TransferMode,
@@ -193,7 +198,8 @@ impl Default for Flow {
             frames: Frames::None,
             transforms: None,
             pacer: None,
-            trailers: Vec::new(),
+            trailers: None,
+            refused: None,
             paused: false,
             way: TransferMode::Copies(0),
             pending: Vec::new(),
@@ -233,7 +239,7 @@ impl Flow {
         self.frames = Frames::None;
         self.transforms = None;
         self.pacer = None;
-        self.trailers = Vec::new();
+        (self.trailers, self.refused) = (None, None);
         self.way = TransferMode::Copies(0);
         &mut self.pending
     }
@@ -476,7 +482,7 @@ impl Flow {
     fn hear_end<S: Stream>(&mut self, ends: &Ends<'_, S>, chunks: &Rc<ChunkPool>) -> Result<(), RelayError> {
         self.reader.end_of_input().map_err(RelayError::Sender)?;
         if let Some(from) = ends.from.framed() {
-            self.trailers = from.trailers();
+            self.trailers = Some(from.trailers().into());
         }
         self.end(chunks).map_err(RelayError::Sender)
     }
@@ -486,7 +492,7 @@ impl Flow {
         self.forget();
         // Of decoders and copies nothing stays behind.
         self.transforms = None;
-        self.trailers = Vec::new();
+        (self.trailers, self.refused) = (None, None);
         self.pending.shrink_to(capacity);
     }
 
@@ -622,6 +628,7 @@ impl Flow {
         if self.ended {
             return Ok(());
         }
+        self.drop_refused_trailers();
         let is_all_made = self.end_transforms()?;
         self.ended = true;
         if is_all_made {

@@ -5,8 +5,8 @@ use thalweg_tests::h2_frames::{
 };
 use thalweg_tests::{Frames, Noise};
 
-use super::{house, watchdog};
-use crate::scenario::scripted::OK;
+use super::{h2c, house, watchdog};
+use crate::scenario::scripted::{House, OK};
 
 /// Streams that a client may have at one time.
 const STREAMS: u32 = 100;
@@ -173,6 +173,37 @@ fn trailers_go_both_ways() {
         (frame.stream == 1 && frame.ends()).then_some(())
     });
     assert_eq!(seen, [(HEADERS, false), (DATA, false), (HEADERS, true)]);
+}
+
+/// A verified field could be said in a trailer, which servers take for it (issue 43).
+#[test]
+fn trailers_of_names_that_a_filter_verifies_do_not_go_on() {
+    let _watchdog = watchdog("trailers_of_names_that_a_filter_verifies_do_not_go_on");
+    let filters = "filters: [ { auth: { network: \"127.0.0.1\", forward: { X-User: \"ada\" } } } ]";
+    let guarded = |text: &str| {
+        let text = h2c(text);
+        assert!(text.contains("routes: [ { to: s } ]"), "{text}");
+        text.replace("routes: [ { to: s } ]", &format!("routes: [ {{ to: s, {filters} }} ]"))
+    };
+    let house = House::start_changed(1, ("", ""), guarded);
+    let mut client = Frames::open(house.proxy.web(), &[]);
+    client.send(post(1, &[("te", "trailers")]));
+    let mut asked = house.asked();
+    client.send(frame(DATA, 0, 1, b"hello"));
+    let trailers = [("x-user", "root"), ("x_user", "root"), ("x.user", "root"), ("x-sum", "5")];
+    let trailers: Vec<u8> =
+        trailers.iter().flat_map(|(name, value)| thalweg_tests::h2_frames::literal(name, value)).collect();
+    client.send(frame(HEADERS, END | END_HEADERS, 1, &trailers));
+    let mut body = asked.talk.body(&asked.head);
+    body.each(|_| {}).unwrap();
+    assert_eq!(body.trailer("x-sum"), Some("5"));
+    for name in ["x-user", "x_user", "x.user"] {
+        assert_eq!(body.trailer(name), None, "{name}");
+    }
+    drop(body);
+    assert_eq!(asked.head.values("x-user").collect::<Vec<_>>(), ["ada"]);
+    asked.talk.send("HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+    assert_eq!(client.answer(1), Ok(204));
 }
 
 #[test]

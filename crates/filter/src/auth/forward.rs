@@ -51,6 +51,11 @@ impl Forward {
         self.0.iter().flat_map(|(_, template)| template.captures()).map(str::to_owned).collect()
     }
 
+    /// The names of the fields.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
+
     /// For people.
     pub(super) fn words(&self) -> Option<String> {
         let fields: Vec<_> = self.0.iter().map(|(name, template)| format!("{name}: {template}")).collect();

@@ -438,6 +438,10 @@ impl Method for ForwardAuth {
         }
     }
 
+    fn own_fields(&self) -> Vec<&str> {
+        self.copy.iter().map(AsRef::as_ref).collect()
+    }
+
     fn sees_responses(&self) -> bool {
         !self.to_client.is_empty()
     }

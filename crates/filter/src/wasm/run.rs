@@ -281,6 +281,10 @@ impl Filter for Wasm {
         if self.plugin.reads_responses() { Hooks::BOTH } else { Hooks::REQUEST }
     }
 
+    fn may_own_others(&self) -> bool {
+        true
+    }
+
     fn guards(&self) -> bool {
         !self.passes
     }

@@ -8,6 +8,8 @@ use super::{Flow, Stream};
 use crate::buffers::chunk_queue::ChunkPool;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
+use thalweg_filter::TrailerRule;
 
 /// What is held at most for a receiver that shares its connection with others, in bytes: there may be a hundred, and
 /// one client that opens no window stalls them all.
@@ -142,6 +144,20 @@ impl Flow {
 
     /// What may be passed on of the trailers of the message that has been received.
     pub(crate) fn last_trailers(&self) -> &[u8] {
-        if self.trailers.is_empty() { self.reader.trailers() } else { &self.trailers }
+        self.trailers.as_deref().unwrap_or_else(|| self.reader.trailers())
+    }
+
+    /// Trailers of the message that was started do not go on where this says so.
+    pub(crate) fn refuse_trailers(&mut self, rule: Arc<TrailerRule>) {
+        self.refused = Some(rule);
+    }
+
+    /// The message has been received to its end: of its trailers those are left that may go on.
+    pub(super) fn drop_refused_trailers(&mut self) {
+        if let Some(rule) = &self.refused
+            && !self.last_trailers().is_empty()
+        {
+            self.trailers = Some(rule.allowed(self.last_trailers()).into());
+        }
     }
 }

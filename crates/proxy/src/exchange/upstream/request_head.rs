@@ -10,7 +10,7 @@ use crate::state::filtering::Filtering;
 use crate::state::worker::Worker;
 use crate::tls::client_cert_fields::write_client_cert_fields;
 use thalweg_core::{Fault, FaultKind, Side};
-use thalweg_filter::{Bandwidth, BodyTransform};
+use thalweg_filter::{Bandwidth, BodyTransform, Chain};
 use thalweg_http::grpc::Kind;
 use thalweg_http::grpc::web::TextReader;
 use thalweg_http::h1::encode::{CHUNKED_FIELD, write_content_length, write_fields, write_ip};
@@ -64,6 +64,10 @@ pub(crate) fn write_request(
     let out = flow.start(x.framing, Side::Downstream, has_no_length && !is_framed);
     write_head(out, x, client, service, endpoint);
     let head = out.len();
+    if let Some(rule) = x.chain().and_then(Chain::trailers).filter(|_| !x.framing.is_empty()) {
+        let added = x.filtered().map_or(&[][..], |filtering| &filtering.added);
+        flow.refuse_trailers(rule.for_request((&x.request.fields, &x.received), added));
+    }
     if is_decoded || is_changed {
         let bridge =
             is_decoded.then(|| Box::new(Bridge::FromText(TextReader::default())) as Box<dyn BodyTransform>);
