@@ -7,8 +7,8 @@
 use super::forward::remove_like;
 use super::{Finding, Method};
 use crate::{
-    ConfigFiles, FieldView, Identity, Job, JobResult, Reply, ReplyBody, RequestCx, ResponseCx, Subrequest,
-    may_be_changed,
+    ConfigFiles, Facts, FieldView, Identity, Job, JobResult, Reply, ReplyBody, RequestCx, ResponseCx,
+    Subrequest, may_be_changed,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -95,7 +95,8 @@ pub(crate) enum OnFailureSpec {
     Allow,
 }
 
-/// A memory of answers.
+/// A memory of answers. One is used again for a request of which the service would see the same: client address, method,
+/// host, path, query and `fields`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForwardAuthCacheSpec {
@@ -103,10 +104,6 @@ pub(crate) struct ForwardAuthCacheSpec {
     #[schemars(extend("x-range" = ["1s", "1h"]))]
     #[schemars(extend("pattern" = r"^[\s\u0085]*([0-9]+(us|ms|[smhd]))+[\s\u0085]*$", "examples" = ["10s"]))]
     ttl: String,
-    /// Fields that the answer depends on: two requests with the same values of these, and the same method, host, path
-    /// and query, get the same answer. One of them must be what tells clients apart.
-    #[schemars(extend("minItems" = 1, "maxItems" = FIELDS))]
-    key: Vec<String>,
 }
 
 impl ForwardAuthSpec {
@@ -136,13 +133,7 @@ impl ForwardAuthSpec {
             if ttl < Duration::from_secs(1) || ttl > LONGEST_MEMORY {
                 return Err("`ttl` of `cache` must be from 1s to 1h".to_owned());
             }
-            if cache.key.is_empty() {
-                return Err(
-                    "`key` of `cache` is empty: all clients would get the answer of the first one".into()
-                );
-            }
-            let key = names("key", &cache.key)?;
-            Ok(Memory { ttl, key, answers: RwLock::new(Arc::new(Recent::new(REMEMBERED))) })
+            Ok(Memory { ttl, answers: RwLock::new(Arc::new(Recent::new(REMEMBERED))) })
         });
         if self.copy.iter().any(|name| name.eq_ignore_ascii_case("cookie")) {
             return Err(
@@ -178,9 +169,7 @@ impl ForwardAuthSpec {
         );
         words.extend(self.user.iter().map(|name| format!("user {name}")));
         words.extend((self.on_failure == OnFailureSpec::Allow).then(|| "allows on failure".to_owned()));
-        words.extend(
-            self.cache.iter().map(|cache| format!("remembers for {} by {}", cache.ttl, cache.key.join(" "))),
-        );
+        words.extend(self.cache.iter().map(|cache| format!("remembers for {}", cache.ttl)));
         words.join(", ").into()
     }
 }
@@ -219,7 +208,6 @@ type Answers = Recent<(Instant, Arc<Pass>)>;
 #[derive(Debug)]
 struct Memory {
     ttl: Duration,
-    key: Vec<Box<str>>,
     answers: RwLock<Arc<Answers>>,
 }
 
@@ -228,23 +216,12 @@ impl Memory {
         self.answers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What an answer is remembered by.
-    fn key(&self, cx: &RequestCx<'_>) -> Digest {
-        let facts = &cx.facts;
-        let mut parts = vec![
-            facts.method,
-            facts.scheme.as_bytes(),
-            facts.host,
-            facts.path,
-            facts.query.unwrap_or_default(),
-        ];
-        let view = cx.fields.view();
-        for name in &self.key {
-            parts.push(name.as_bytes());
-            // No value and no name has such a byte: none is taken for another.
-            values(view, name).for_each(|value| parts.extend([&b"\0"[..], value]));
-        }
-        digest(&parts)
+    /// What an answer is remembered by: all that the service sees of the request, but for what differs each time (its
+    /// id and its place in a trace). Two requests that it could judge differently have two keys.
+    fn key(question: &Subrequest, facts: &Facts<'_>) -> Digest {
+        let Subrequest { method, host, target, fields, .. } = question;
+        let clients = [facts.client_ip, facts.peer].map(|address| address.to_canonical().to_string());
+        digest(&[method, host, target, fields, clients[0].as_bytes(), clients[1].as_bytes()])
     }
 }
 
@@ -376,13 +353,14 @@ impl Method for ForwardAuth {
     }
 
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
+        let question = self.question(cx);
         if let Some(memory) = &self.memory {
-            let known = memory.answers().get(&memory.key(cx));
+            let known = memory.answers().get(&Memory::key(&question, &cx.facts));
             if let Some((_, pass)) = known.filter(|(until, _)| cx.facts.now < *until) {
                 return self.passes(cx, &pass);
             }
         }
-        Finding::Wait(Job::Fetch(Box::new(self.question(cx))))
+        Finding::Wait(Job::Fetch(Box::new(question)))
     }
 
     fn resume(&self, cx: &mut RequestCx<'_>, got: JobResult) -> Finding {
@@ -398,7 +376,8 @@ impl Method for ForwardAuth {
                 let pass = Arc::new(self.pass(lines));
                 // What is for one client's browser is not for the next one.
                 if let Some(memory) = self.memory.as_ref().filter(|_| pass.client.is_empty()) {
-                    memory.answers().put(memory.key(cx), (cx.facts.now + memory.ttl, pass.clone()));
+                    let key = Memory::key(&self.question(cx), &cx.facts);
+                    memory.answers().put(key, (cx.facts.now + memory.ttl, pass.clone()));
                 }
                 self.passes(cx, &pass)
             }

@@ -120,7 +120,7 @@ fn its_fields_cannot_be_forged_by_those_whom_another_method_knows() {
 
 #[test]
 fn answers_are_remembered_by_what_tells_clients_apart() {
-    let json = r#"{"service": "judge", "copy": ["X-User"], "cache": {"ttl": "10s", "key": ["cookie"]}}"#;
+    let json = r#"{"service": "judge", "copy": ["X-User"], "cache": {"ttl": "10s"}}"#;
     let filter = try_forward(json).unwrap();
     let mut asked = request();
     asked.send(&*filter);
@@ -137,6 +137,37 @@ fn answers_are_remembered_by_what_tells_clients_apart() {
     resume(&mut elsewhere, &*filter, answer(401, ""));
     let mut elsewhere = Asked::at("/b").with("Cookie", "s=1");
     question(elsewhere.send(&*filter));
+}
+
+/// The key had only the fields that its configuration named: a decision about one client's address or token counted for
+/// others (issue 43).
+#[test]
+fn requests_that_the_service_would_see_differently_share_no_answer() {
+    let json = r#"{"service": "judge", "fields": ["Cookie", "X-Role"], "cache": {"ttl": "10s"}}"#;
+    let filter = try_forward(json).unwrap();
+    let known = || Asked::at("/a").with("Cookie", "s=1").with("X-Role", "reader");
+    let mut first = known();
+    question(first.send(&*filter));
+    resume(&mut first, &*filter, answer(200, ""));
+    assert!(matches!(known().send(&*filter), Verdict::Continue));
+    assert!(matches!(known().with("Accept", "b/c").send(&*filter), Verdict::Continue), "it is not seen");
+    let changed = |change: fn(&mut Asked)| {
+        let mut asked = known();
+        change(&mut asked);
+        asked
+    };
+    for (what, mut asked) in [
+        ("the client's address", changed(|asked| asked.client_ip = "198.51.100.1".parse().unwrap())),
+        ("the method", changed(|asked| asked.method = "POST")),
+        ("the scheme", changed(|asked| asked.scheme = "http")),
+        ("the path", Asked::at("/b").with("Cookie", "s=1").with("X-Role", "reader")),
+        ("an empty query", changed(|asked| asked.query = Some(String::new()))),
+        ("a field that is seen", Asked::at("/a").with("Cookie", "s=1").with("X-Role", "admin")),
+        ("a second value", known().with("X-Role", "admin")),
+        ("a field that is not there", Asked::at("/a").with("Cookie", "s=1")),
+    ] {
+        assert!(matches!(asked.send(&*filter), Verdict::Wait(Job::Fetch(_))), "{what} makes no difference");
+    }
 }
 
 #[test]
@@ -158,8 +189,7 @@ fn what_makes_no_sense_is_refused() {
         (r#"{"service": "a", "timeout": "61s"}"#, "must be from 1ms to 60s"),
         (r#"{"service": "a", "copy": ["Content-Length"]}"#, "no field"),
         (r#"{"service": "a", "copy": ["Cookie"]}"#, "cannot have"),
-        (r#"{"service": "a", "cache": {"ttl": "10s", "key": []}}"#, "all clients"),
-        (r#"{"service": "a", "cache": {"ttl": "2h", "key": ["Cookie"]}}"#, "must be from 1s to 1h"),
+        (r#"{"service": "a", "cache": {"ttl": "2h"}}"#, "must be from 1s to 1h"),
     ] {
         let error = try_forward(json).unwrap_err();
         assert!(error.contains(why), "{json}: {error}");
