@@ -1,8 +1,10 @@
-//! Signed URLs: a signature over a path, a time and chosen parameters, good until then.
+//! Signed URLs: a signature over a host, a scope, a path, a time and chosen parameters, good until then.
 //!
-//! What is signed is lines, so that no part can be taken for another: `v1`, the method or `*`, the path, the time and
-//! the id of the key, and the parameters that are signed, `NAME=VALUE` as they stand in the query. No line can contain
-//! a line end: a target has none.
+//! What is signed is lines, so that no part can be taken for another: `v2`, the method or `*`, the host, the scope (the
+//! name of the route, unless the configuration has another), the path, the time and the id of the key, and the
+//! parameters that are signed, `NAME=VALUE` as they stand in the query. No line can contain a line end: neither a host
+//! nor a target has one, and a scope with one is signed by nobody. So a link for one host or route is not good on
+//! another one that has the same key.
 
 use aws_lc_rs::hmac::{self, Context, HMAC_SHA256};
 use base64::Engine as _;
@@ -25,6 +27,10 @@ pub struct SigningKey {
 pub struct Signed<'a> {
     /// The method; `None`: any.
     pub method: Option<&'a [u8]>,
+    /// The host in normal form, without a port.
+    pub host: &'a [u8],
+    /// The name of the route, or what the configuration has in its place.
+    pub scope: &'a [u8],
     /// The path, as it is sent.
     pub path: &'a [u8],
     /// Until when it is good, in seconds since the Unix epoch, as it is written.
@@ -56,7 +62,7 @@ impl SigningKey {
         &self.id
     }
 
-    /// The signature.
+    /// The signature. `scope` has no line end.
     pub fn sign(&self, signed: &Signed<'_>) -> String {
         URL_SAFE_NO_PAD.encode(self.context(signed).sign().as_ref())
     }
@@ -72,8 +78,10 @@ impl SigningKey {
 
     fn context(&self, signed: &Signed<'_>) -> Context {
         let mut context = Context::with_key(&self.key);
-        let head =
-            [&b"v1"[..], signed.method.unwrap_or(b"*"), signed.path, signed.expires, self.id.as_bytes()];
+        let Signed { host, scope, path, expires, .. } = *signed;
+        debug_assert!(!scope.contains(&b'\n'), "names of routes have no control characters");
+        let method = signed.method.unwrap_or(b"*");
+        let head = [&b"v2"[..], method, host, scope, path, expires, self.id.as_bytes()];
         for line in head.iter().chain(&signed.parameters) {
             context.update(line);
             context.update(b"\n");
@@ -97,6 +105,8 @@ mod tests {
         let key = SigningKey::new("k1", b"0123456789abcdef").unwrap();
         let signed = Signed {
             method: None,
+            host: b"a.example.com",
+            scope: b"files",
             path: b"/files/a.zip",
             expires: b"1900000000",
             parameters: vec![b"user=7"],
@@ -106,6 +116,9 @@ mod tests {
         assert!(key.verify(&signed, signature.as_bytes()));
         for other in [
             Signed { method: Some(b"GET"), ..signed.clone() },
+            Signed { host: b"b.example.com", ..signed.clone() },
+            Signed { scope: b"other files", ..signed.clone() },
+            Signed { host: b"", scope: b"a.example.com", ..signed.clone() },
             Signed { path: b"/files/b.zip", ..signed.clone() },
             Signed { expires: b"1900000001", ..signed.clone() },
             Signed { parameters: vec![], ..signed.clone() },
@@ -120,5 +133,20 @@ mod tests {
             assert!(!SigningKey::new(id, secret).unwrap().verify(&signed, signature.as_bytes()));
         }
         assert!(SigningKey::new("", b"0123456789abcdef").is_err() && SigningKey::new("k", b"short").is_err());
+    }
+
+    /// Made by another program, as the guide tells it.
+    #[test]
+    fn the_lines_that_are_signed_are_those_of_the_guide() {
+        let key = SigningKey::new("k1", b"0123456789abcdef").unwrap();
+        let signed = Signed {
+            method: None,
+            host: b"files.example.com",
+            scope: b"files",
+            path: b"/a.zip",
+            expires: b"1900000000",
+            parameters: vec![b"user=7"],
+        };
+        assert_eq!(key.sign(&signed), "RVo8RCMUi2VgHAkQGdtqF3A4pKkNPFiTbaYlBuW2MAo");
     }
 }

@@ -131,14 +131,16 @@ fn read_operator(operator: &str, pieces: &mut Vec<Piece>) -> Result<(), String> 
     Ok(())
 }
 
-/// `SECONDS:KEY:PATH`, signed with `KEY` of the id `k1`, good for so many seconds from now.
+/// `SECONDS:KEY:HOST:ROUTE:PATH`, signed with `KEY` of the id `k1`, good for so many seconds from now.
 fn signed(link: &str) -> Result<String, String> {
-    let parts: Vec<&str> = link.splitn(3, ':').collect();
-    let [seconds, key, path] = *parts else { return Err(format!("not SECONDS:KEY:PATH: {link}")) };
+    let parts: Vec<&str> = link.splitn(5, ':').collect();
+    let [seconds, key, host, route, path] = *parts else {
+        return Err(format!("not SECONDS:KEY:HOST:ROUTE:PATH: {link}"));
+    };
     let seconds: i64 = seconds.parse().map_err(|_| format!("not a number of seconds: {seconds}"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let expires = now.saturating_add_signed(seconds);
-    let text = format!("v1\n*\n{path}\n{expires}\nk1\n");
+    let text = format!("v2\n*\n{host}\n{route}\n{path}\n{expires}\nk1\n");
     let signature = URL_SAFE_NO_PAD.encode(hmac_sha256_bytes(key.as_bytes(), text.as_bytes()));
     Ok(format!("{path}?expires={expires}&key_id=k1&signature={signature}"))
 }

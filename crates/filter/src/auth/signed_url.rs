@@ -1,7 +1,7 @@
 //! `signed_url:` links that somebody with a key has signed, good until a time.
 
 use super::{Finding, Method, query};
-use crate::{ConfigFiles, Identity, RequestCx, SecretSpec};
+use crate::{ConfigFiles, Facts, Identity, RequestCx, SecretSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -13,6 +13,8 @@ use thalweg_core::units::{duration_text, parse_duration};
 /// Keys that may be in force at a time, and parameters that may be signed.
 const KEYS: usize = 16;
 const PARAMETERS: usize = 16;
+/// Bytes of a scope.
+const SCOPE: usize = 128;
 /// How long a link may be good at most, where nothing is written.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -32,6 +34,9 @@ pub(crate) struct SignedUrlSpec {
     /// Parameters of the query that are signed too. Others may be changed by whoever has the link.
     #[schemars(extend("x-default-words" = "none", "maxItems" = PARAMETERS))]
     parameters: Vec<String>,
+    /// What is signed in place of the route's name. Routes with the same scope take each other's links, for the same host.
+    #[schemars(extend("x-default-words" = "the name of the route"))]
+    scope: Option<String>,
     /// Whether the method is signed: without, a link is good for GET and HEAD.
     #[schemars(extend("x-default" = false))]
     method: bool,
@@ -60,12 +65,20 @@ impl SignedUrlSpec {
                 own.join(", ")
             ));
         }
+        let is_scope =
+            |scope: &String| (1..=SCOPE).contains(&scope.len()) && !scope.chars().any(char::is_control);
+        if self.scope.as_ref().is_some_and(|scope| !is_scope(scope)) {
+            return Err(format!(
+                "`scope` of `signed_url` has from 1 to {SCOPE} bytes and no control characters"
+            ));
+        }
         let max_ttl = self.max_ttl.as_deref().map_or(Ok(LONGEST), parse_duration)?;
         if max_ttl < Duration::from_secs(1) || max_ttl > YEAR {
             return Err("`max_ttl` of `signed_url` must be from 1s to 366d".into());
         }
         let parameters = self.parameters.iter().map(|name| name.as_str().into()).collect();
-        Ok(Arc::new(SignedUrl { keys, parameters, method: self.method, max_ttl }))
+        let scope = self.scope.as_deref().map(Into::into);
+        Ok(Arc::new(SignedUrl { keys, parameters, scope, method: self.method, max_ttl }))
     }
 }
 
@@ -73,6 +86,8 @@ impl SignedUrlSpec {
 struct SignedUrl {
     keys: Box<[SigningKey]>,
     parameters: Box<[Box<str>]>,
+    /// `None`: the name of the route.
+    scope: Option<Box<str>>,
     method: bool,
     max_ttl: Duration,
 }
@@ -96,7 +111,9 @@ impl SignedUrl {
         if method.is_none() && !matches!(cx.facts.method, b"GET" | b"HEAD") {
             return Err(wrong("a method other than GET and HEAD, which the signature does not name"));
         }
-        let signed = Signed { method, path: cx.facts.path, expires, parameters };
+        let Facts { host, route, path, .. } = cx.facts;
+        let scope = self.scope.as_deref().unwrap_or(route).as_bytes();
+        let signed = Signed { method, host, scope, path, expires, parameters };
         let Some(key) = self.keys.iter().find(|key| key.id().as_bytes() == id) else {
             return Err(wrong("an unknown key"));
         };
@@ -135,6 +152,7 @@ impl Method for SignedUrl {
         let ids: Vec<_> = self.keys.iter().map(SigningKey::id).collect();
         let mut words = vec![format!("keys {}", ids.join(" "))];
         words.extend((!self.parameters.is_empty()).then(|| format!("signs {}", self.parameters.join(" "))));
+        words.extend(self.scope.iter().map(|scope| format!("scope `{scope}`")));
         words.extend(self.method.then(|| "signs the method".to_owned()));
         words.push(format!("for at most {}", duration_text(self.max_ttl)));
         words.join(", ")

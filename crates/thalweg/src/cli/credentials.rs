@@ -13,6 +13,7 @@ use thalweg_access::api_keys::{hash_key, new_key};
 use thalweg_access::password::{NewHash, hash_password};
 use thalweg_access::signed_url::{Signed, SigningKey};
 use thalweg_core::units::parse_duration;
+use thalweg_http::{Span, parse_authority, write_normal_host};
 
 /// Bytes that are read of a secret.
 const LINE: u64 = 64 * 1024;
@@ -42,9 +43,12 @@ pub(crate) struct HashKeyArgs {
 /// A link.
 #[derive(Args, Debug)]
 pub(crate) struct SignUrlArgs {
-    /// The URL, or its path with a query
+    /// The URL, with its host
     #[arg(value_name = "URL")]
     url: String,
+    /// The name of the route, or `scope` of `signed_url` where the configuration has one
+    #[arg(long, value_name = "NAME")]
+    scope: String,
     /// The id of the key, as the configuration names it
     #[arg(long, value_name = "ID")]
     key_id: String,
@@ -110,27 +114,36 @@ fn signed(args: &SignUrlArgs) -> Result<String, String> {
     let expires = now.saturating_add(args.ttl).as_secs().to_string();
     let url = args.url.split('#').next().unwrap_or_default();
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let path = match place.split_once("://") {
-        Some((_, rest)) => rest.find('/').and_then(|at| rest.get(at..)).unwrap_or("/"),
-        None => place,
-    };
-    if !path.starts_with('/') || !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(format!(
-            "`{}` is no URL; write `https://host/path` or `/path`, percent-encoded",
-            args.url
-        ));
+    let wrong = || format!("`{}` is not a URL; write `https://host/path`, percent-encoded", args.url);
+    let (_, rest) = place.split_once("://").ok_or_else(wrong)?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = normal_host(authority).filter(|_| url.bytes().all(|byte| byte.is_ascii_graphic()));
+    let (host, path) = (host.ok_or_else(wrong)?, if path.is_empty() { "/" } else { path });
+    if args.scope.chars().any(char::is_control) {
+        return Err("--scope has a control character; write the name of the route".into());
     }
     let named = |name: &String| {
         query.split('&').find(|pair| pair.split('=').next() == Some(name.as_str())).map(str::as_bytes)
     };
     let signature = key.sign(&Signed {
         method: args.method.as_deref().map(str::as_bytes),
+        host: &host,
+        scope: args.scope.as_bytes(),
         path: path.as_bytes(),
         expires: expires.as_bytes(),
         parameters: args.parameters.iter().filter_map(named).collect(),
     });
     let separator = if query.is_empty() { "" } else { "&" };
     Ok(format!("{place}?{query}{separator}expires={expires}&key_id={}&signature={signature}", args.key_id))
+}
+
+/// The host of an authority as the proxy compares it; `None`: there is none.
+fn normal_host(authority: &str) -> Option<Vec<u8>> {
+    let bytes = authority.as_bytes();
+    let host = parse_authority(bytes, Span::new(0, bytes.len())).ok()?.host.of(bytes);
+    let mut normal = Vec::new();
+    write_normal_host(host, &mut normal);
+    (!normal.is_empty()).then_some(normal)
 }
 
 /// The first line of standard input.
