@@ -72,7 +72,7 @@ pub struct LogRecord<'a> {
     pub host: Option<&'a [u8]>,
     /// The path as forwarded.
     pub path: &'a [u8],
-    /// The query without its question mark. Values of [`REDACTED_KEYS`] are not written.
+    /// The query without its question mark. Values that may be credentials, by their names, are not written.
     pub query: Option<&'a [u8]>,
     /// `HTTP/1.1` and the like; empty when unknown.
     pub proto: &'a str,
@@ -128,8 +128,6 @@ pub struct FailedAttempt<'a> {
     /// Time to connect, in microseconds; 0 on a reused connection.
     pub connect_us: u64,
 }
-
-pub use crate::redact::REDACTED_KEYS;
 
 /// Where an exchange's time went, in microseconds. `None`: the phase was not reached.
 #[derive(Clone, Copy, Debug, Default)]

@@ -307,18 +307,11 @@ fn has_credentials(text: &str) -> bool {
 
 /// `scheme://host/path?key=…`, or `/path?key=…`
 fn has_secret_query(text: &str) -> bool {
-    const NAMES: &[&str] = &["key", "token", "secret", "sig", "signature", "code", "password", "auth"];
     let place = text.split_once("://").map(|(_, rest)| rest).or_else(|| text.strip_prefix('/'));
     let query = place.and_then(|rest| rest.split_once('?'));
     let mut names =
         query.iter().flat_map(|(_, query)| query.split('&')).filter_map(|pair| pair.split('=').next());
-    !text.contains(' ')
-        && names.any(|name| {
-            let name = name.to_ascii_lowercase();
-            NAMES.iter().any(|word| {
-                name == *word || name.ends_with(&format!("_{word}")) || name.ends_with(&format!("-{word}"))
-            })
-        })
+    !text.contains(' ') && names.any(may_be_secret)
 }
 
 /// A PEM block with a private key (RFC 7468 §10 and its older forms), in whose place a path belongs.
