@@ -225,15 +225,35 @@ impl Oidc {
         }
     }
 
-    /// `logout`: the session ends here, and with the provider.
+    /// `logout`: a page with a button, whose form ends the session here, and with the provider. A page of another site
+    /// can neither send that form nor end a session with a link or an image.
     pub(super) fn on_logout(&self, cx: &mut RequestCx<'_>) -> Finding {
+        match cx.facts.method {
+            b"POST" if self.is_sent_by_own_page(cx) => {}
+            b"POST" => {
+                let detail = "a logout is sent by a page of this site";
+                return Finding::refused(
+                    403,
+                    detail,
+                    "the form of a logout was not sent by a page of this site",
+                );
+            }
+            b"GET" | b"HEAD" => {
+                let to = self.place_after_logout(cx);
+                return Finding::Reply(Box::new(page::log_out(&self.logout, to)));
+            }
+            _ => {
+                let reply = Reply::new(405).field("Allow", b"GET, HEAD, POST");
+                return Finding::Reply(Box::new(reply.field("Cache-Control", b"no-store")));
+            }
+        }
         let keep = self.keep();
         let found = self.session(cx).ok();
         let found = found
             .and_then(|(opened, had)| Some((keep.marked(&opened.session.provider)?.clone(), opened, had)));
         let Some((provider, opened, had)) = found else {
             let all = thalweg_access::oidc::CHUNKS;
-            return redirect(self.place_after_logout(cx), self.gone(cx, all));
+            return see_other(self.place_after_logout(cx), self.gone(cx, all));
         };
         if let Some(metadata) = provider.known(cx.facts.now) {
             return self.send_to_log_out(cx, Some((&provider, &metadata)), (&opened.session, had));
@@ -250,7 +270,7 @@ impl Oidc {
     ) -> Finding {
         let after = self.place_after_logout(cx);
         let there = at.and_then(|(provider, metadata)| Some((provider, metadata.end_session.as_ref()?)));
-        let Some((provider, url)) = there else { return redirect(after, self.gone(cx, had)) };
+        let Some((provider, url)) = there else { return see_other(after, self.gone(cx, had)) };
         let back =
             if after.starts_with('/') { format!("{}{after}", self.origin(cx)) } else { after.to_owned() };
         let url = url.text();
@@ -261,7 +281,23 @@ impl Oidc {
             encoded(&provider.client.id),
             encoded(&back)
         );
-        redirect(&to, self.gone(cx, had))
+        see_other(&to, self.gone(cx, had))
+    }
+
+    /// Whether a browser says that a page of this site has sent the form. Where a policy keeps it from naming the page
+    /// in `Origin`, `Sec-Fetch-Site` still says of which site that is.
+    fn is_sent_by_own_page(&self, cx: &RequestCx<'_>) -> bool {
+        let view = cx.fields.view();
+        let mut sites = view.values("sec-fetch-site");
+        match (sites.next(), sites.next()) {
+            (Some(site), None) => return site == b"same-origin",
+            (Some(_), Some(_)) => return false,
+            (None, _) => {}
+        }
+        let own = self.origin(cx);
+        let mut origins = view.values("origin");
+        let is_own = origins.next().is_some_and(|origin| origin.eq_ignore_ascii_case(own.as_bytes()));
+        is_own && origins.next().is_none()
     }
 
     /// One of the places that the configuration lists.
@@ -438,7 +474,16 @@ fn is_page(cx: &RequestCx<'_>) -> bool {
 }
 
 fn redirect(to: &str, cookies: Vec<String>) -> Finding {
-    let reply = Reply::new(302).field("Location", to.as_bytes()).field("Cache-Control", b"no-store");
+    redirect_with(302, to, cookies)
+}
+
+/// After a form: the browser asks with GET.
+fn see_other(to: &str, cookies: Vec<String>) -> Finding {
+    redirect_with(303, to, cookies)
+}
+
+fn redirect_with(status: u16, to: &str, cookies: Vec<String>) -> Finding {
+    let reply = Reply::new(status).field("Location", to.as_bytes()).field("Cache-Control", b"no-store");
     let set = |reply: Reply, cookie: String| reply.field("Set-Cookie", cookie.as_bytes());
     Finding::Reply(Box::new(cookies.into_iter().fold(reply, set)))
 }

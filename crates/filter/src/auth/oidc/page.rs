@@ -1,4 +1,4 @@
-//! The page on which a browser chooses where to log in.
+//! Pages for browsers: where to log in, and whether to log out.
 
 use crate::{Escape, Reply};
 use std::fmt::Write as _;
@@ -18,9 +18,24 @@ pub(super) fn choose<'p>(
         // Writing to a String does not fail.
         let _ = writeln!(links, "<li><a href=\"{login}?provider={name}&amp;to={to}\">{text}</a></li>");
     }
+    page("Log in", &format!("<ul>\n{links}</ul>"))
+}
+
+/// A page with a button that logs out and leads to `to`.
+pub(super) fn log_out(logout: &str, to: &str) -> Reply {
+    let (mut path, to) = (Vec::new(), encoded(to));
+    Escape::Html.write(logout.as_bytes(), &mut path);
+    let path = String::from_utf8_lossy(&path);
+    page(
+        "Log out",
+        &format!("<form method=\"post\" action=\"{path}?to={to}\"><button>Log out</button></form>"),
+    )
+}
+
+fn page(title: &str, content: &str) -> Reply {
     let page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>Log in</title></head>\n<body><main><h1>Log in</h1>\n<ul>\n{links}</ul>\
+         content=\"width=device-width\"><title>{title}</title></head>\n<body><main><h1>{title}</h1>\n{content}\
          </main></body></html>\n"
     );
     Reply::new(200)

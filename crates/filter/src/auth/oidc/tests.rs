@@ -208,15 +208,62 @@ fn a_logout_leads_to_listed_places_only() {
         ("to=https://evil.test/", "/bye"),
         ("to=//evil.test", "/bye"),
     ] {
-        let mut asked = page("/.auth/logout");
-        asked.query = Some(query.to_owned());
-        let lines = lines(&reply(asked.send(&*one())));
+        let mut asked = page("/.auth/logout").with("Origin", "https://shop.test");
+        (asked.query, asked.method) = (Some(query.to_owned()), "POST");
+        let reply = reply(asked.send(&*one()));
+        assert_eq!(reply.status, 303);
+        let lines = lines(&reply);
         assert!(lines.starts_with(&format!("Location: {to}\r\n")), "{lines}");
         assert!(
             lines.contains("Set-Cookie: __Host-thalweg_session=; Max-Age=0; Path=/; Secure; HttpOnly"),
             "{lines}"
         );
     }
+}
+
+/// An image of another site could end a session (issue 43).
+#[test]
+fn a_logout_is_a_form_that_a_page_of_this_site_sends() {
+    for method in ["GET", "HEAD"] {
+        let mut asked = page("/.auth/logout").with("Cookie", &session(|_| {}));
+        (asked.method, asked.query) = (method, Some("to=https://a.test/".into()));
+        let reply = reply(asked.send(&*one()));
+        assert_eq!((reply.status, lines(&reply).contains("Set-Cookie")), (200, false), "{method}");
+        let ReplyBody::Bytes(body) = &reply.body else { panic!("{reply:?}") };
+        let body = String::from_utf8_lossy(body);
+        assert!(body.contains("<form method=\"post\" action=\"/.auth/logout?to=https"), "{body}");
+    }
+    let status = |method: &'static str, fields: &[(&str, &str)]| {
+        let mut asked = page("/.auth/logout").with("Cookie", &session(|_| {}));
+        asked.method = method;
+        let asked = &mut fields.iter().fold(asked, |asked, (name, value)| asked.with(name, value));
+        match asked.send(&*one()) {
+            Verdict::Reply(reply) => reply.status,
+            Verdict::Fault(fault) => fault.status,
+            // The provider is asked where a session ends.
+            Verdict::Wait(_) => 303,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (own, other) = (("Origin", "https://shop.test"), ("Origin", "https://evil.test"));
+    let site = |text| ("Sec-Fetch-Site", text);
+    for fields in [&[own][..], &[own, site("same-origin")], &[("Origin", "null"), site("same-origin")]] {
+        assert_eq!(status("POST", fields), 303, "{fields:?}");
+    }
+    for fields in [
+        &[][..],
+        &[other],
+        &[("Origin", "null")],
+        &[("Origin", "https://shop.test.evil.test")],
+        &[("Origin", "http://shop.test")],
+        &[own, other],
+        &[own, site("cross-site")],
+        &[own, site("same-site")],
+        &[own, site("same-origin"), site("cross-site")],
+    ] {
+        assert_eq!(status("POST", fields), 403, "{fields:?}");
+    }
+    assert_eq!(status("DELETE", &[own]), 405);
 }
 
 #[test]
