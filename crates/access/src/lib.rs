@@ -18,6 +18,7 @@ mod stamp;
 pub mod bans;
 
 pub mod api_keys;
+mod attempts;
 pub mod jwks;
 pub mod jwt;
 pub mod oidc;
@@ -25,6 +26,7 @@ mod recent;
 mod remote;
 mod web;
 
+pub use attempts::{Attempt, Attempts, WRONG};
 pub use recent::{Digest, Recent, digest};
 pub use remote::{Remote, Say, Times};
 pub use thalweg_tls::Identity as ClientCertificate;

@@ -8,7 +8,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -25,7 +25,7 @@ use crate::body::too_large;
 use crate::dashboard;
 use crate::handlers::session;
 use crate::problem::Problem;
-use crate::session::{Sessions, shown};
+use crate::session::{NoSession, Sessions, shown};
 use crate::tls::AdminTls;
 
 /// Probes: no token, on any listener. The table's operations with `Access::Open`.
@@ -225,13 +225,19 @@ fn check_token(request: &Request, host: &str, sessions: &Sessions) -> Result<Rol
     let Some((_, given)) = given else {
         return Err(Problem::unauthorized("Bearer", "a bearer token is needed"));
     };
-    match sessions.tokens().match_any(given.trim()) {
-        (true, _) => Ok(Role::Write),
-        (false, true) => Ok(Role::Read),
-        (false, false) => {
-            Err(Problem::unauthorized("Bearer error=\"invalid_token\"", "the token is not the right one"))
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Unknown);
+    sessions.bearer(given.trim(), peer, Instant::now()).map_err(|why| match why {
+        NoSession::TooMany(wait) => too_many(wait),
+        NoSession::WrongToken | NoSession::NoRandomness(_) => {
+            Problem::unauthorized("Bearer error=\"invalid_token\"", "the token is not the right one")
         }
-    }
+    })
+}
+
+/// 429 for a network that has shown too many wrong tokens.
+pub(crate) fn too_many(wait: Duration) -> Problem {
+    let detail = format!("too many wrong tokens from this address; try again in {} s", wait.as_secs() + 1);
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
 }
 
 /// A browser sends the cookie by itself, also for a request that another page makes. `SameSite=Strict` and the check of

@@ -234,7 +234,7 @@ fn success(answer: &Answer, schemas: &mut Schemas) -> Value {
 fn refusals(operation: &Operation) -> Vec<u16> {
     let mut statuses = operation.refusals.to_vec();
     if operation.access != Access::Open {
-        statuses.extend([400, 401, 403]);
+        statuses.extend([400, 401, 403, 429]);
     }
     if operation.precondition != Precondition::None {
         statuses.push(412);

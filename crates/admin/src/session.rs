@@ -3,7 +3,8 @@
 //! The gate (`auth`) asks for the role of a cookie on each request that has no `Authorization` field; the handlers of
 //! `session` open and end sessions. Invariants: the id of a session is random and compared in constant time; a session
 //! may do what its token may do now, so that one whose token was replaced is over; how many there are, how long they
-//! last and how often an address may show a wrong token is bounded. They are kept in memory alone: a restart ends them.
+//! last and how often a network may show a wrong token, here or as a bearer token, is bounded. They are kept in memory
+//! alone: a restart ends them.
 
 use std::io;
 use std::net::IpAddr;
@@ -24,6 +25,10 @@ const SESSIONS: usize = 256;
 const ATTEMPTS: u32 = 10;
 /// After its first wrong token an address begins anew when this time is over.
 const WINDOW: Duration = Duration::from_secs(60);
+/// Networks from which a bearer token was right lately, and how long that counts; the oldest one is forgotten for a
+/// further one.
+const KNOWN: usize = 256;
+const KNOWN_FOR: Duration = Duration::from_secs(3600);
 /// Addresses whose wrong tokens are counted; the oldest one is forgotten for a further one.
 const ADDRESSES: usize = 1024;
 /// The cookie's name; the port follows, because cookies of a host are the same on each of its ports.
@@ -46,6 +51,16 @@ struct Table {
     sessions: Vec<Session>,
     /// The oldest first.
     refused: Vec<Refused>,
+    /// The oldest first.
+    known: Vec<Known>,
+}
+
+/// A bearer token that was right from a network.
+#[derive(Debug)]
+struct Known {
+    address: IpAddr,
+    token: Token,
+    since: Instant,
 }
 
 #[derive(Debug)]
@@ -63,6 +78,8 @@ struct Refused {
     address: IpAddr,
     count: u32,
     since: Instant,
+    /// The last bearer token among them: the same again is no further guess.
+    last: Option<Token>,
 }
 
 /// Why no session begins.
@@ -83,6 +100,7 @@ impl Sessions {
     }
 
     /// The tokens that the listener asks for.
+    #[cfg(test)]
     pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }
@@ -103,7 +121,7 @@ impl Sessions {
         let role = role_of(self.tokens.match_any(given));
         let (Some(role), Ok(token)) = (role, Token::new(given)) else {
             if let Some(address) = address {
-                table.refuse(address, now);
+                table.refuse(address, None, now);
             }
             return Err(NoSession::WrongToken);
         };
@@ -115,6 +133,28 @@ impl Sessions {
         }
         table.sessions.push(Session { id, token, ends: now + LIFE, expires: SystemTime::now() + LIFE });
         Ok((role, cookie))
+    }
+
+    /// What a bearer token may do. From a network that has shown too many wrong ones only a token is looked at that was
+    /// right from there lately: guesses are bounded, and programs with the right token go on.
+    pub(crate) fn bearer(&self, given: &str, peer: Peer, now: Instant) -> Result<Role, NoSession> {
+        let Some(address) = network(peer) else {
+            return role_of(self.tokens.match_any(given)).ok_or(NoSession::WrongToken);
+        };
+        let mut table = self.table();
+        if let Some(wait) = table.wait(address, now).filter(|_| !table.knows(address, given, now)) {
+            return Err(NoSession::TooMany(wait));
+        }
+        match role_of(self.tokens.match_any(given)) {
+            Some(role) => {
+                table.know(address, given, now);
+                Ok(role)
+            }
+            None => {
+                table.refuse(address, Some(given), now);
+                Err(NoSession::WrongToken)
+            }
+        }
     }
 
     /// What the session of this cookie may do, and until when it lasts.
@@ -154,16 +194,40 @@ impl Table {
         (refused.count >= ATTEMPTS && !left.is_zero()).then_some(left)
     }
 
-    fn refuse(&mut self, address: IpAddr, now: Instant) {
+    /// Whether this token was right from there lately.
+    fn knows(&self, address: IpAddr, given: &str, now: Instant) -> bool {
+        let mut lately = self.known.iter().filter(|known| known.since + KNOWN_FOR > now);
+        lately.any(|known| known.address == address && known.token.matches(given))
+    }
+
+    fn know(&mut self, address: IpAddr, given: &str, now: Instant) {
+        if let Some(known) =
+            self.known.iter_mut().find(|known| known.address == address && known.token.matches(given))
+        {
+            known.since = now;
+            return;
+        }
+        let Ok(token) = Token::new(given) else { return };
+        if self.known.len() >= KNOWN {
+            self.known.remove(0);
+        }
+        self.known.push(Known { address, token, since: now });
+    }
+
+    /// A wrong token has come; `bearer`: this one, which programs send again and again.
+    fn refuse(&mut self, address: IpAddr, bearer: Option<&str>, now: Instant) {
         self.refused.retain(|refused| refused.since + WINDOW > now);
+        let last = bearer.and_then(|given| Token::new(given).ok());
         if let Some(refused) = self.refused.iter_mut().find(|refused| refused.address == address) {
-            refused.count += 1;
+            let is_same = refused.last.as_ref().zip(bearer).is_some_and(|(last, given)| last.matches(given));
+            refused.count += u32::from(!is_same);
+            refused.last = last.or_else(|| refused.last.take());
             return;
         }
         if self.refused.len() >= ADDRESSES {
             self.refused.remove(0);
         }
-        self.refused.push(Refused { address, count: 1, since: now });
+        self.refused.push(Refused { address, count: 1, since: now, last });
     }
 }
 
@@ -261,6 +325,40 @@ mod tests {
         assert!(matches!(sessions.open("secret", neighbour, HOST, now), Err(NoSession::TooMany(_))));
         assert!(sessions.open("secret", peer("[2001:db8:1::2]:1"), HOST, now).is_ok());
         assert!(sessions.open("secret", neighbour, HOST, now + WINDOW).is_ok());
+    }
+
+    /// Logins were bounded, and guesses of bearer tokens were not (issue 43).
+    #[test]
+    fn wrong_bearer_tokens_of_a_network_are_bounded_and_the_right_one_of_others_is_not_shut_out() {
+        let (sessions, now) = (sessions(), Instant::now());
+        let (attacker, operator, elsewhere) = (peer("10.0.0.1:1"), peer("10.0.0.1:2"), peer("10.0.0.2:1"));
+        assert_eq!(sessions.bearer("reader", operator, now).ok(), Some(Role::Read));
+        for number in 0..ATTEMPTS {
+            let wrong = sessions.bearer(&format!("guess {number}"), attacker, now);
+            assert!(matches!(wrong, Err(NoSession::WrongToken)), "{wrong:?}");
+        }
+        for guess in ["one more", "secret"] {
+            let refused = sessions.bearer(guess, attacker, now);
+            assert!(matches!(refused, Err(NoSession::TooMany(_))), "{guess}: {refused:?}");
+        }
+        assert!(matches!(sessions.open("secret", attacker, HOST, now), Err(NoSession::TooMany(_))));
+        assert_eq!(sessions.bearer("reader", operator, now).ok(), Some(Role::Read), "it is known from there");
+        assert_eq!(sessions.bearer("secret", elsewhere, now).ok(), Some(Role::Write));
+        assert_eq!(sessions.bearer("secret", attacker, now + WINDOW).ok(), Some(Role::Write));
+    }
+
+    #[test]
+    fn a_program_with_an_old_token_shuts_nobody_out() {
+        let (sessions, now, address) = (sessions(), Instant::now(), peer("10.0.0.1:1"));
+        for _ in 0..10 * ATTEMPTS {
+            assert!(matches!(sessions.bearer("old", address, now), Err(NoSession::WrongToken)));
+        }
+        assert_eq!(sessions.bearer("secret", address, now).ok(), Some(Role::Write));
+        (0..2 * KNOWN as u32).for_each(|number| {
+            let peer = Peer::Tcp((std::net::Ipv4Addr::from(number), 1).into());
+            assert!(sessions.bearer("secret", peer, now).is_ok());
+        });
+        assert_eq!(sessions.table().known.len(), KNOWN);
     }
 
     #[test]

@@ -39,6 +39,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use thalweg_access::WRONG;
 use thalweg_core::Fault;
 use together::Together;
 
@@ -400,6 +402,16 @@ impl Filter for Auth {
             }
         }
     }
+}
+
+/// The client's network has sent too many wrong credentials: this one is not looked at.
+fn too_many(cx: &mut RequestCx<'_>, wait: Duration) -> Finding {
+    cx.fault_field("Retry-After", (wait.as_secs() + 1).to_string().as_bytes());
+    Finding::refused(
+        429,
+        "too many wrong credentials came from this network",
+        format!("{WRONG} wrong credentials of this client's network within a minute"),
+    )
 }
 
 /// Calls the method at `at`, which remembers for itself.

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
-use crate::auth::{Caller, Peer, Role, host_of};
+use crate::auth::{Caller, Peer, Role, host_of, too_many};
 use crate::body::{self, NewSessionSpec};
 use crate::control::service::rfc3339_text;
 use crate::operation::{
@@ -85,10 +85,7 @@ fn begin(asked: &ApiRequest) -> Result<Response, Problem> {
             "Bearer error=\"invalid_token\"",
             "the token is not the right one; `run` prints where it is kept",
         ),
-        NoSession::TooMany(wait) => Problem::new(
-            StatusCode::TOO_MANY_REQUESTS,
-            format!("too many wrong tokens from this address; try again in {} s", wait.as_secs() + 1),
-        ),
+        NoSession::TooMany(wait) => too_many(wait),
         NoSession::NoRandomness(error) => {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("no random bytes: {error}"))
         }

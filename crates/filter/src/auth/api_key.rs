@@ -1,15 +1,17 @@
 //! `api_key:` a key of a program, in a field, as a Bearer token, or in the query.
 
-use super::{Finding, Method, authorization, query};
+use super::{Finding, Method, authorization, query, too_many};
 use crate::filter::{Upkeep, UpkeepTools};
 use crate::headers::checked_name;
 use crate::{ConfigFiles, Identity, OneOrManySpec, RequestCx};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use thalweg_access::Attempts;
 use thalweg_access::api_keys::{ApiKey, ApiKeys, FILE, time};
 use thalweg_access::live_keys::{self, LiveKeys};
 use thalweg_access::watched_file::WatchedFile;
@@ -120,6 +122,7 @@ impl ApiKeySpec {
             header,
             bearer: self.bearer,
             query: self.query.as_deref().map(query::hidden_name).transpose()?,
+            attempts: RwLock::default(),
         }))
     }
 }
@@ -149,6 +152,8 @@ struct ApiKeyMethod {
     header: Option<Box<str>>,
     bearer: bool,
     query: Option<Box<str>>,
+    /// Keys that were wrong; a reload takes them over.
+    attempts: RwLock<Arc<Attempts>>,
 }
 
 impl ApiKeyMethod {
@@ -215,14 +220,23 @@ impl Method for ApiKeyMethod {
             Ok(None) => return Finding::Absent,
             Err(refused) => return refused,
         };
+        let attempts = self.attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let attempt = match attempts.begin(cx.facts.client_ip, &sent, cx.facts.now) {
+            Ok(attempt) => attempt,
+            Err(wait) => return too_many(cx, wait),
+        };
         let live = || self.live.as_ref().and_then(|live| live.current().find(&sent));
         let Some(key) = self.keys().find(&sent).or_else(live) else {
+            if !cx.facts.is_dry_run {
+                attempt.was_wrong();
+            }
             return Finding::refused(401, "the API key is not known or has expired", "an unknown key");
         };
         if key.expires.is_some_and(|expires| cx.facts.unix_seconds >= expires) {
             let reason = format!("the key `{}` has expired", key.name);
             return Finding::refused(401, "the API key is not known or has expired", reason);
         }
+        attempt.was_right();
         let mut identity = Identity::new("api_key", key.name.as_str());
         identity.scopes.clone_from(&key.scopes);
         let claims = key.claims.iter().map(|(name, value)| (name.clone(), Value::String(value.clone())));
@@ -246,6 +260,13 @@ impl Method for ApiKeyMethod {
         match &self.source {
             Source::File(file) => Some(file.clone()),
             Source::Inline(_) => None,
+        }
+    }
+
+    fn adopt(&self, former: &dyn Method) {
+        if let Some(former) = (former as &dyn Any).downcast_ref::<Self>() {
+            let attempts = former.attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
+            *self.attempts.write().unwrap_or_else(PoisonError::into_inner) = attempts;
         }
     }
 }

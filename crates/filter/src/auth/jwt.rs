@@ -5,7 +5,7 @@
 //! the keys are fetched again, which requests cannot bring about more than three times within 30 seconds.
 
 use super::credential_place::{CredentialPlace, TokenPlaceSpec};
-use super::{Finding, Method};
+use super::{Finding, Method, too_many};
 use crate::filter::{Upkeep, UpkeepTools};
 use crate::{ConfigFiles, Identity, Job, JobResult, OneOrManySpec, RequestCx, SecretSpec};
 use schemars::JsonSchema;
@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use thalweg_access::jwks::Jwks;
 use thalweg_access::jwt::{Algorithm, Flaw, Key, KeySet, Rules, Token, unverified, verify};
-use thalweg_access::{Recent, Times, digest, https};
+use thalweg_access::{Attempts, Recent, Times, digest, https};
 use thalweg_core::units::parse_duration;
 use thalweg_core::{Fault, FaultKind};
 use thalweg_http::HttpUrl;
@@ -160,6 +160,7 @@ impl JwtSpec {
             user: self.user.as_deref().unwrap_or("sub").into(),
             scopes: self.scopes.as_deref().map(Into::into),
             verified: Recent::new(REMEMBERED),
+            attempts: RwLock::default(),
         }))
     }
 
@@ -331,6 +332,8 @@ struct Jwt {
     user: Box<str>,
     scopes: Option<Box<str>>,
     verified: Recent<Known>,
+    /// Tokens whose signatures were wrong; a reload takes them over.
+    attempts: RwLock<Arc<Attempts>>,
 }
 
 /// A token that was verified.
@@ -344,29 +347,35 @@ struct Known {
 
 impl Jwt {
     /// What the token proves, with the keys that are known now. `may_wait`: they may be fetched first.
-    fn judge(&self, cx: &RequestCx<'_>, text: &[u8], may_wait: bool) -> Finding {
+    ///
+    /// # Errors
+    /// How long the client's network has to wait until another token is looked at.
+    fn judge(&self, cx: &RequestCx<'_>, text: &[u8], may_wait: bool) -> Result<Finding, Duration> {
         let (now, second) = (cx.facts.now, cx.facts.unix_seconds);
         let wait = |keep: Arc<Keep>| {
             let fetch = async move { keep.jwks.refresh(now).await };
             Finding::Wait(Job::call(FETCH, fetch))
         };
         let Some(keys) = self.keys.current(now) else {
-            return match self.keys.remote() {
+            return Ok(match self.keys.remote() {
                 Some(keep) if may_wait && keep.jwks.remote().may_ask(now) => wait(keep),
                 _ => Finding::Fault(NO_KEYS),
-            };
+            });
         };
         let key = digest(&[text]);
         let known = self.verified.get(&key);
         if let Some(known) = known.filter(|known| second < known.ends && Arc::ptr_eq(&known.keys, &keys)) {
-            return Finding::Verified((*known.identity).clone());
+            return Ok(Finding::Verified((*known.identity).clone()));
         }
         let token = match Token::read(text) {
             Ok(token) => token,
-            Err(flaw) => return wrong(&flaw),
+            Err(flaw) => return Ok(wrong(&flaw)),
         };
-        match verify(&token, &keys, &self.rules, second) {
+        let attempts = self.attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let attempt = attempts.begin(cx.facts.client_ip, text, now)?;
+        Ok(match verify(&token, &keys, &self.rules, second) {
             Ok(verified) => {
+                attempt.was_right();
                 let identity = Arc::new(self.identity(&verified.claims));
                 let known = Known { identity: identity.clone(), keys, ends: verified.ends };
                 self.verified.put(key, known);
@@ -376,8 +385,14 @@ impl Jwt {
                 Some(keep) if keep.jwks.remote().may_ask(now) => wait(keep),
                 _ => wrong(&Flaw::UnknownKey),
             },
-            Err(flaw) => wrong(&flaw),
-        }
+            Err(flaw) => {
+                // A token that has expired, or is for somebody else, is no guess.
+                if flaw == Flaw::Signature && !cx.facts.is_dry_run {
+                    attempt.was_wrong();
+                }
+                wrong(&flaw)
+            }
+        })
     }
 
     fn identity(&self, claims: &Map<String, Value>) -> Identity {
@@ -422,11 +437,12 @@ impl Method for Jwt {
     }
 
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
-        match self.place.find(cx) {
+        let judged = match self.place.find(cx) {
             Ok(Some(text)) => self.judge(cx, text, true),
-            Ok(None) => Finding::Absent,
-            Err(refused) => refused,
-        }
+            Ok(None) => return Finding::Absent,
+            Err(refused) => return refused,
+        };
+        judged.unwrap_or_else(|wait| too_many(cx, wait))
     }
 
     fn resume(&self, cx: &mut RequestCx<'_>, got: JobResult) -> Finding {
@@ -444,7 +460,8 @@ impl Method for Jwt {
                 Err(flaw) => wrong(&flaw),
             };
         }
-        self.judge(cx, text, false)
+        let judged = self.judge(cx, text, false);
+        judged.unwrap_or_else(|wait| too_many(cx, wait))
     }
 
     fn strip(&self, cx: &mut RequestCx<'_>) {
@@ -456,8 +473,10 @@ impl Method for Jwt {
     }
 
     fn adopt(&self, former: &dyn Method) {
-        let former = (former as &dyn Any).downcast_ref::<Self>();
-        let Some(former) = former.and_then(|former| former.keys.remote()) else { return };
+        let Some(former) = (former as &dyn Any).downcast_ref::<Self>() else { return };
+        let attempts = former.attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
+        *self.attempts.write().unwrap_or_else(PoisonError::into_inner) = attempts;
+        let Some(former) = former.keys.remote() else { return };
         if let Keys::Remote(keep) = &self.keys {
             let mut keep = keep.write().unwrap_or_else(PoisonError::into_inner);
             let is_same =

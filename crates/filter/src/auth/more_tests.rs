@@ -73,11 +73,53 @@ fn keys_end_when_they_expire() {
     }
 }
 
-fn link(path: &str, parameters: &[&str], (id, expires): (&str, u64)) -> String {
+/// Keys could be guessed at any rate (issue 43).
+#[test]
+fn wrong_keys_of_a_network_are_bounded_and_right_ones_of_others_pass() {
+    let filter = try_auth(r#"{"api_key": {"keys": {"acme": {"hash": "HASH"}}}}"#).unwrap();
+    let status = |filter: &dyn Filter, client: &str, key: &str| {
+        let mut asked = Asked::at("/").with("X-API-Key", key);
+        asked.client_ip = client.parse().unwrap();
+        let status = outcome(filter, &mut asked).0;
+        let fields = String::from_utf8(asked.outcome.fault_fields.clone()).unwrap();
+        assert_eq!(fields.contains("Retry-After: "), status == 429, "{fields}");
+        status
+    };
+    assert_eq!(status(&*filter, "198.51.100.2", KEY), 0);
+    for number in 0..thalweg_access::WRONG {
+        assert_eq!(status(&*filter, "198.51.100.1", &format!("guess {number}")), 401);
+        assert_eq!(status(&*filter, "198.51.100.2", &format!("guess {number}")), 401);
+    }
+    for (client, key, expected) in [
+        ("198.51.100.1", "one more", 429),
+        ("198.51.100.1", KEY, 429),
+        ("198.51.100.2", "one more", 429),
+        ("198.51.100.2", KEY, 0),
+        ("198.51.100.3", KEY, 0),
+    ] {
+        assert_eq!(status(&*filter, client, key), expected, "{client}");
+    }
+    let after_a_reload = try_auth(r#"{"api_key": {"keys": {"acme": {"hash": "HASH"}}}}"#).unwrap();
+    after_a_reload.adopt(&*filter);
+    assert_eq!(status(&*after_a_reload, "198.51.100.1", "one more"), 429);
+}
+
+fn link(path: &str, parameters: &[&str], id_and_expires: (&str, u64)) -> String {
+    link_of(("shop.test", "r"), path, parameters, id_and_expires)
+}
+
+fn link_of(
+    (host, scope): (&str, &str),
+    path: &str,
+    parameters: &[&str],
+    (id, expires): (&str, u64),
+) -> String {
     let key = SigningKey::new(id, format!("{id}-0123456789abcdef").as_bytes()).unwrap();
     let expires = expires.to_string();
     let signed = Signed {
         method: None,
+        host: host.as_bytes(),
+        scope: scope.as_bytes(),
         path: path.as_bytes(),
         expires: expires.as_bytes(),
         parameters: parameters.iter().map(|pair| pair.as_bytes()).collect(),
@@ -126,6 +168,30 @@ fn links_are_good_as_they_were_signed_and_until_their_time() {
     assert_eq!(outcome(&*filter, &mut asked).0, 403);
 }
 
+/// A link that was signed for one host or route was good on every other one with the same key (issue 43).
+#[test]
+fn links_of_another_host_or_route_are_wrong() {
+    let filter = |more: &str| {
+        let secrets = r#"{"k": {"value": "k-0123456789abcdef"}}"#;
+        try_auth(&format!(r#"{{"signed_url": {{"secrets": {secrets}{more}}}}}"#)).unwrap()
+    };
+    let status = |more: &str, place: (&str, &str)| {
+        let mut asked = Asked::at("/a.zip");
+        asked.query = Some(link_of(place, "/a.zip", &[], ("k", NOW + 60)));
+        outcome(&*filter(more), &mut asked).0
+    };
+    assert_eq!(status("", ("shop.test", "r")), 0);
+    for place in
+        [("other.test", "r"), ("shop.test", "other"), ("shop.test", ""), ("", "r"), ("shop.test.", "r")]
+    {
+        assert_eq!(status("", place), 403, "{place:?}");
+    }
+    let scope = r#", "scope": "downloads of all""#;
+    assert_eq!(status(scope, ("shop.test", "downloads of all")), 0);
+    assert_eq!(status(scope, ("shop.test", "r")), 403);
+    assert!(filter(scope).argument().contains("scope `downloads of all`"));
+}
+
 #[test]
 fn without_a_certificate_nobody_passes_by_one() {
     let filter = try_auth(r#"{"mtls": {"san": "URI:spiffe://example.com/*"}}"#).unwrap();
@@ -152,6 +218,10 @@ fn arguments_of_keys_certificates_and_links_that_are_wrong_are_refused() {
         (
             r#"{"signed_url": {"secrets": {"a": {"value": "0123456789abcdef"}}, "parameters": ["expires"]}}"#,
             "none of expires",
+        ),
+        (
+            r#"{"signed_url": {"secrets": {"a": {"value": "0123456789abcdef"}}, "scope": "a\nb"}}"#,
+            "no control characters",
         ),
         (
             r#"{"signed_url": {"secrets": {"a": {"value": "0123456789abcdef"}}, "max_ttl": "0s"}}"#,

@@ -133,3 +133,24 @@ fn no_secret_is_shown() {
     let text = format!("{} {shown:?}", shown.argument());
     assert!(!text.contains(SECRET) && text.contains("issuer me, audience a, audience b"), "{text}");
 }
+
+/// Signatures could be tried at any rate (issue 43).
+#[test]
+fn wrong_signatures_of_a_network_are_bounded_and_known_tokens_pass() {
+    let filter = try_jwt(r#"{"jwt": {KEY}}"#).unwrap();
+    let sent = |token: &str| {
+        let mut asked = Asked::at("/").with("Authorization", &format!("Bearer {token}"));
+        status(&asked.send(&*filter))
+    };
+    let known = token(NOW + 60);
+    assert_eq!(sent(&known), 0);
+    // An expired token is no guess, and the same wrong one again is no further guess.
+    (0..2 * thalweg_access::WRONG).for_each(|_| assert_eq!(sent(&format!("{known}x")), 401));
+    (0..2 * u64::from(thalweg_access::WRONG)).for_each(|age| assert_eq!(sent(&token(NOW - 100 - age)), 401));
+    let (message, _) = known.rsplit_once('.').unwrap();
+    for number in 1..thalweg_access::WRONG {
+        assert_eq!(sent(&format!("{message}.{}", URL_SAFE_NO_PAD.encode(number.to_be_bytes()))), 401);
+    }
+    assert_eq!(sent(&format!("{message}.AAAA")), 429);
+    assert_eq!((sent(&token(NOW + 120)), sent(&known)), (429, 0));
+}
