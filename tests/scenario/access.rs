@@ -216,7 +216,7 @@ fn a_wrong_list_is_an_error_at_the_start() {
     let _watchdog = watchdog("a_wrong_list_is_an_error_at_the_start");
     let upstream = Upstream::saying("here");
     for (text, part) in [
-        ("192.0.2.0/24\nnonsense\n".to_owned(), "line 2: `nonsense`"),
+        ("192.0.2.0/24\nnonsense\n".to_owned(), "line 2: is no network"),
         ("1".repeat(1 << 20), "line 1: it is longer"),
     ] {
         let directory = Directory::new();
