@@ -22,6 +22,8 @@ const TAG_FIRST: &str =
     "RFC 9110 §13.1.3, §13.1.4, §13.2.2: beside a condition on tags the one on dates is ignored";
 const TWO_SLASHES: &str =
     "RFC 3986 §3.3: a path does not begin with two slashes where it could be read as a host";
+const ONE_PATH: &str =
+    "RFC 3986 §3.3: an empty segment is a segment, and no file has that name (decision 0005)";
 const HIDDEN: &str = "RFC 9110 §15.5.4: a server that does not want to tell of a resource answers 404";
 const RANGES_OF_GET: &str = "RFC 9110 §14.2: ranges are defined for GET alone";
 const WEIGHTS: &str =
@@ -49,6 +51,7 @@ const DIFFERENCES: &[(&str, u16, u16, &str)] = &[
     ),
     ("GET /ten.txt If-Match: {tag} If-Unmodified-Since: Tue, 14 Nov 2023 22:13:19 GMT", 412, 200, TAG_FIRST),
     ("GET //ten.txt", 200, 400, TWO_SLASHES),
+    ("GET /docs//index.html", 200, 404, ONE_PATH),
     ("GET /empty", 301, 404, HIDDEN),
     ("GET /empty/", 403, 404, HIDDEN),
     ("HEAD /ten.txt If-Unmodified-Since: now", 412, 200, NO_DATE),
@@ -60,6 +63,7 @@ const DIFFERENCES: &[(&str, u16, u16, &str)] = &[
     ),
     ("HEAD /ten.txt If-Match: {tag} If-Unmodified-Since: Tue, 14 Nov 2023 22:13:19 GMT", 412, 200, TAG_FIRST),
     ("HEAD //ten.txt", 200, 400, TWO_SLASHES),
+    ("HEAD /docs//index.html", 200, 404, ONE_PATH),
     ("HEAD /empty", 301, 404, HIDDEN),
     ("HEAD /empty/", 403, 404, HIDDEN),
     ("HEAD /ten.txt Range: bytes=99- If-Match: {tag}", 416, 200, RANGES_OF_GET),
