@@ -114,6 +114,8 @@ impl<'a> Link<'a> {
         let parameter = |name: &&str| self.pairs().find(|(known, _)| known == *name).map(|(_, pair)| pair);
         Signed {
             method,
+            host: self.host,
+            scope: b"r",
             path: self.path,
             expires: self.value("expires"),
             parameters: PARAMETERS.iter().filter_map(parameter).collect(),

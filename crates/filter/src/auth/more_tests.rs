@@ -86,7 +86,7 @@ fn wrong_keys_of_a_network_are_bounded_and_right_ones_of_others_pass() {
         status
     };
     assert_eq!(status(&*filter, "198.51.100.2", KEY), 0);
-    for number in 0..thalweg_access::WRONG {
+    for number in 0..WRONG {
         assert_eq!(status(&*filter, "198.51.100.1", &format!("guess {number}")), 401);
         assert_eq!(status(&*filter, "198.51.100.2", &format!("guess {number}")), 401);
     }
