@@ -1,9 +1,9 @@
-//! Wrong credentials of a client network: how many different ones are looked at in a minute.
+//! Limits guesses: how many different wrong credentials of one client network are checked per minute.
 //!
-//! Called by methods that compare a secret with known ones, before and after they do. A network is an address of IPv4
-//! or 64 bits of IPv6, as for passwords. A credential that was right from the same network lately is looked at in any
-//! case, and one that was wrong lately is not counted twice: a program with an old key shuts nobody out, and guesses of
-//! one network leave others alone. Invariant: memory is bounded, and nothing of a credential is kept but its SHA-256.
+//! Authentication methods call it before and after they compare a secret. A network is an IPv4 address or an IPv6
+//! /64, as for passwords. A credential that was recently right from the same network is always checked, and one that
+//! was recently wrong is not counted twice. So a program with an old key does not lock out its network, and guesses
+//! from one network do not affect others. Invariant: memory is bounded, and only the SHA-256 of a credential is kept.
 
 use crate::recent::{Digest, Recent, digest};
 use std::fmt;
@@ -11,16 +11,16 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Different wrong credentials of a network within a minute; further ones are not looked at.
+/// Different wrong credentials of a network per minute; further ones are not checked.
 pub const WRONG: u32 = 20;
-/// After its first wrong credential a network begins anew when this time is over.
+/// The window that a network's first wrong credential opens; afterwards its count starts again at zero.
 const WINDOW: Duration = Duration::from_secs(60);
 /// How long a credential is remembered as right.
 const REMEMBERED: Duration = Duration::from_secs(60 * 60);
-/// Networks and credentials that are remembered, of each kind.
+/// Most networks, and most credentials, that are remembered.
 const ENTRIES: usize = 16 * 1024;
 
-/// What is known of the attempts of all networks.
+/// The attempts of all networks.
 pub struct Attempts {
     begun: Instant,
     /// Nanoseconds from `begun` to the end of the last window in which a credential was wrong.
@@ -30,7 +30,7 @@ pub struct Attempts {
     wrong: Recent<Instant>,
 }
 
-/// A credential that may be looked at.
+/// A credential that may be checked.
 #[derive(Debug)]
 #[must_use = "what comes of it is to be told"]
 pub struct Attempt<'a> {
@@ -41,7 +41,7 @@ pub struct Attempt<'a> {
 }
 
 impl Attempts {
-    /// None.
+    /// No attempts yet.
     pub fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -52,15 +52,15 @@ impl Attempts {
         }
     }
 
-    /// Whether a client's credential may be looked at.
+    /// Whether a client's credential may be checked.
     ///
     /// # Errors
-    /// How long its network has to wait.
+    /// The time that its network has to wait.
     pub fn begin(&self, client: IpAddr, credential: &[u8], now: Instant) -> Result<Attempt<'_>, Duration> {
         let network = network(client);
         let credential = digest(&[&network, credential]);
         let attempt = Attempt { of: self, network, credential, now };
-        // The usual case: nobody has been wrong lately.
+        // The usual case: no recent wrong credential from any network.
         if self.at(now) >= self.ends.load(Ordering::Relaxed) {
             return Ok(attempt);
         }
@@ -76,16 +76,16 @@ impl Attempts {
 }
 
 impl Attempt<'_> {
-    /// It was right.
+    /// Records that the credential was right.
     pub fn was_right(self) {
         let known = self.of.right.get(&self.credential);
-        // Not written anew with each request.
+        // Refreshed only after half of its time, not with each request.
         if known.is_none_or(|ends| ends < self.now + REMEMBERED / 2) {
             self.of.right.put(self.credential, self.now + REMEMBERED);
         }
     }
 
-    /// It was wrong.
+    /// Records that the credential was wrong.
     pub fn was_wrong(self) {
         let Self { of, network, credential, now } = self;
         if of.wrong.get(&credential).is_some_and(|ends| now < ends) {
@@ -112,7 +112,7 @@ impl fmt::Debug for Attempts {
     }
 }
 
-/// The family and the bits that count.
+/// The address family and the compared bits.
 fn network(client: IpAddr) -> [u8; 17] {
     let mut network = [0; 17];
     match client.to_canonical() {
@@ -136,7 +136,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Twenty different wrong ones of a network.
+    /// Sends twenty different wrong credentials from one network.
     fn exhaust(attempts: &Attempts, client: IpAddr, now: Instant) {
         for number in 0..WRONG {
             attempts.begin(client, &number.to_be_bytes(), now).unwrap().was_wrong();

@@ -1,7 +1,7 @@
 //! Lists of networks as text: one on each line, `#` begins a comment. A list is taken whole or not at all.
 //!
-//! Invariant: what is said of a wrong line has its number and nothing of its text. A URL, or a path, may lead to
-//! something that is no list and that readers of logs and of the admin API may not see.
+//! Invariant: the error for a wrong line contains its number and none of its text. A URL or a path may lead to a file
+//! that is not a list, and whose content readers of logs and of the admin API may not see.
 
 use crate::networks::{NETWORKS, Networks, network};
 use std::fmt::{self, Display, Formatter};

@@ -1,10 +1,10 @@
 //! Signed URLs: a signature over a host, a scope, a path, a time and chosen parameters, good until then.
 //!
-//! What is signed is lines, so that no part can be taken for another: `v2`, the method or `*`, the host, the scope (the
-//! name of the route, unless the configuration has another), the path, the time and the id of the key, and the
-//! parameters that are signed, `NAME=VALUE` as they stand in the query. No line can contain a line end: neither a host
-//! nor a target has one, and a scope with one is signed by nobody. So a link for one host or route is not good on
-//! another one that has the same key.
+//! The signed text consists of lines, so that parts cannot be confused: `v2`, the method or `*`, the host, the scope
+//! (the name of the route, unless the configuration has another), the path, the time and the id of the key, and the
+//! signed parameters, `NAME=VALUE` as spelled in the query. No line can contain a line end: hosts and targets have
+//! none, and scopes with one are never signed. So a link for one host or route is invalid on another one that has the
+//! same key.
 
 use aws_lc_rs::hmac::{self, Context, HMAC_SHA256};
 use base64::Engine as _;
@@ -29,7 +29,7 @@ pub struct Signed<'a> {
     pub method: Option<&'a [u8]>,
     /// The host in normal form, without a port.
     pub host: &'a [u8],
-    /// The name of the route, or what the configuration has in its place.
+    /// The name of the route, or the configured `scope`.
     pub scope: &'a [u8],
     /// The path, as it is sent.
     pub path: &'a [u8],

@@ -234,7 +234,7 @@ fn check_token(request: &Request, host: &str, sessions: &Sessions) -> Result<Rol
     })
 }
 
-/// 429 for a network that has shown too many wrong tokens.
+/// 429 for a network that has sent too many wrong tokens.
 pub(crate) fn too_many(wait: Duration) -> Problem {
     let detail = format!("too many wrong tokens from this address; try again in {} s", wait.as_secs() + 1);
     Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)

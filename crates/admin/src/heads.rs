@@ -1,8 +1,8 @@
 //! Connections of a listener that wait for the head of a request, the longest wait first.
 //!
-//! Put around every connection by `server`. Where every place is taken, the one that has waited longest gives its place
-//! to the next connection: heads that are sent by halves shut nobody out. A connection whose request is answered does
-//! not wait, and is never called off.
+//! `server` wraps every connection with it. When the connection limit is reached, the connection that has waited
+//! longest is closed for the next one, so slow or incomplete heads cannot exhaust the limit. A connection whose
+//! request is being answered does not wait, and is never closed for this reason.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
 
-/// Those of one listener.
+/// The waiting connections of one listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heads(Arc<Mutex<Waiting>>);
 
@@ -22,7 +22,7 @@ pub(crate) struct Heads(Arc<Mutex<Waiting>>);
 struct Waiting {
     /// The number of the next wait.
     next: u64,
-    /// By number: who is told to give its place.
+    /// The close signal of each waiting connection, by number.
     all: BTreeMap<u64, Arc<Notify>>,
 }
 
@@ -44,7 +44,7 @@ impl Heads {
         head
     }
 
-    /// Tells the connection that has waited longest to give its place, if one waits.
+    /// Signals the connection that has waited longest, if one waits, to close.
     pub(crate) fn call_off_longest(&self) {
         if let Some((_, longest)) = self.lock().all.pop_first() {
             longest.notify_one();
@@ -69,7 +69,7 @@ impl Head {
         }
     }
 
-    /// The head is there.
+    /// The head has arrived.
     pub(crate) fn end_wait(&self) {
         let mut waiting = self.heads.lock();
         if let Some(at) = self.at.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -77,12 +77,12 @@ impl Head {
         }
     }
 
-    /// Waits until the connection is told to give its place. Cancel-safe.
+    /// Waits for the signal to close. Cancel-safe.
     pub(crate) async fn called_off(&self) {
         self.called_off.notified().await;
     }
 
-    /// The answer, behind whose last byte the connection waits again.
+    /// Wraps an answer: after its last byte the connection waits for a head again.
     pub(crate) fn answer(self: &Arc<Self>, answer: Response) -> Response {
         let head = Arc::clone(self);
         answer.map(|body| Body::new(Answered { body, head }))

@@ -128,7 +128,7 @@ impl Problem {
         problem
     }
 
-    /// 403 for protections that may not be taken away by API, and addresses that may not arrive so.
+    /// 403 for a change by API that removes a protection or uses a forbidden address.
     pub(crate) fn unprotected(keys: Vec<String>, detail: String) -> Self {
         let mut problem = Self::new(StatusCode::FORBIDDEN, detail);
         problem.document.keys = keys;

@@ -43,8 +43,8 @@ use crate::socket::{self, SocketFile};
 use crate::tls::AdminTls;
 use crate::token::{self, Token, TokenFile, Tokens};
 
-/// Connections per listener. When all places are taken, the one that has waited longest for a head gives its place to
-/// the next; where every one is answered, further ones wait in the kernel's queue.
+/// Connections per listener. At the limit, the connection that has waited longest for a head is closed for the next
+/// one. If all of them are being answered, further connections wait in the kernel's queue.
 const CONNECTIONS: usize = 256;
 /// Time for the head of a request, and for the silence before it on a kept connection.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ const CONNECTION_TIME: Duration = Duration::from_secs(300);
 const STREAM_TIME: Duration = Duration::from_secs(3600);
 /// Time for that last answer, and for all of them at the end of the process.
 const LAST_ANSWER_TIME: Duration = Duration::from_secs(1);
-/// Time after which a connection without a place looks again for one that can give its own.
+/// Interval at which a new connection at the limit checks again for a connection to close.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// Pause after a failed accept (no descriptors, no memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -89,8 +89,8 @@ pub struct AdminOptions {
     pub succeeds: bool,
     /// Sockets of the other one for the admin listener and that of metrics.
     pub sockets: [Option<StdTcpListener>; 2],
-    /// Connections of this process itself to the unix socket are served. For tests: a proxy that connects to its own
-    /// socket does so for a client of its listeners, and the kernel tells the proxy's user.
+    /// Serves connections of this process itself to the unix socket. Only for tests: a proxy that connects to its own
+    /// socket does so for a client of its listeners, and the kernel reports the proxy's user.
     pub serves_itself: bool,
 }
 
@@ -418,8 +418,7 @@ impl Places {
         }
     }
 
-    /// Serves a connection, once it is open, in a task of its own, which holds a place. Waits for that where none is
-    /// free.
+    /// Serves an open connection in its own task, which holds a connection permit. Waits for a permit at the limit.
     async fn serve<I>(
         &self,
         opening: impl Future<Output = Option<I>> + Send + 'static,
@@ -433,7 +432,7 @@ impl Places {
             if self.free.available_permits() == 0 {
                 self.heads.call_off_longest();
             }
-            // A connection that is answered now may wait for another head soon.
+            // A connection that is being answered now may soon wait for a head.
             match timeout(LOOK_AGAIN, free.as_mut()).await {
                 Ok(Ok(place)) => break place,
                 Ok(Err(_)) => return,

@@ -1,10 +1,10 @@
 //! Sessions of the dashboard: a browser shows a token once and then has a cookie.
 //!
 //! The gate (`auth`) asks for the role of a cookie on each request that has no `Authorization` field; the handlers of
-//! `session` open and end sessions. Invariants: the id of a session is random and compared in constant time; a session
-//! may do what its token may do now, so that one whose token was replaced is over; how many there are, how long they
-//! last and how often a network may show a wrong token, here or as a bearer token, is bounded. They are kept in memory
-//! alone: a restart ends them.
+//! `session` open and end sessions. Invariants: the id of a session is random and compared in constant time; a
+//! session may do what its token may do now, so replacing the token ends it; the number of sessions, their lifetime,
+//! and the wrong tokens per network (logins and bearer tokens) are bounded. Sessions are kept in memory only: a
+//! restart ends them.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,8 +25,8 @@ const SESSIONS: usize = 256;
 const ATTEMPTS: u32 = 10;
 /// After its first wrong token an address begins anew when this time is over.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Networks from which a bearer token was right lately, and how long that counts; the oldest one is forgotten for a
-/// further one.
+/// Most networks from which a bearer token was recently right, and how long that counts; a further network replaces
+/// the oldest.
 const KNOWN: usize = 256;
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
 /// Addresses whose wrong tokens are counted; the oldest one is forgotten for a further one.
@@ -78,7 +78,7 @@ struct Refused {
     address: IpAddr,
     count: u32,
     since: Instant,
-    /// The last bearer token among them: the same again is no further guess.
+    /// The last wrong bearer token: repeating it does not count as a further guess.
     last: Option<Token>,
 }
 
@@ -135,8 +135,8 @@ impl Sessions {
         Ok((role, cookie))
     }
 
-    /// What a bearer token may do. From a network that has shown too many wrong ones only a token is looked at that was
-    /// right from there lately: guesses are bounded, and programs with the right token go on.
+    /// The role of a bearer token. From a network with too many wrong tokens, only a token that was recently right
+    /// from there is checked: guesses are bounded, and programs with the right token keep working.
     pub(crate) fn bearer(&self, given: &str, peer: Peer, now: Instant) -> Result<Role, NoSession> {
         let Some(address) = network(peer) else {
             return role_of(self.tokens.match_any(given)).ok_or(NoSession::WrongToken);
@@ -194,7 +194,7 @@ impl Table {
         (refused.count >= ATTEMPTS && !left.is_zero()).then_some(left)
     }
 
-    /// Whether this token was right from there lately.
+    /// Whether this token was recently right from this network.
     fn knows(&self, address: IpAddr, given: &str, now: Instant) -> bool {
         let mut lately = self.known.iter().filter(|known| known.since + KNOWN_FOR > now);
         lately.any(|known| known.address == address && known.token.matches(given))
@@ -214,7 +214,7 @@ impl Table {
         self.known.push(Known { address, token, since: now });
     }
 
-    /// A wrong token has come; `bearer`: this one, which programs send again and again.
+    /// Counts a wrong token. `bearer` is that token: programs send the same one repeatedly.
     fn refuse(&mut self, address: IpAddr, bearer: Option<&str>, now: Instant) {
         self.refused.retain(|refused| refused.since + WINDOW > now);
         let last = bearer.and_then(|given| Token::new(given).ok());

@@ -101,8 +101,8 @@ pub(crate) fn assess(
     Ok(Storable { freshness, vary, part })
 }
 
-/// Whether a response that updates the fields of a stored one may do so: it would not be refused for what it says
-/// itself. What the stored one says (`public`, a targeted field) is said of other fields.
+/// Whether a response may update the fields of a stored one: its own directives allow storing it. The directives of
+/// the stored response (`public`, a targeted field) apply to other fields and do not count.
 pub(crate) fn update_allowed(
     policy: &Policy,
     request: &Request<'_>,

@@ -97,7 +97,7 @@ impl StoredHead {
         })
     }
 
-    /// The head of a response that is used for the client that caused it, and not stored: these are its lines.
+    /// The head, with these lines, of a response that is used only for the client that caused it, and is not stored.
     pub(crate) fn used_once(policy: &Policy, response: &Response<'_>, lines: &[u8]) -> Self {
         Self {
             status: response.status,
@@ -245,7 +245,7 @@ impl<'a, 'p> LeftOut<'a, 'p> {
             || (is_cookie && self.policy.set_cookie != SetCookie::Store)
     }
 
-    /// Whether the field does not reach the client that caused the response either: it ends at this hop, or is made
+    /// Whether the field does not reach even the client that caused the response: it is hop-by-hop, or is generated
     /// anew.
     pub(crate) fn ends_here(&self, name: &[u8]) -> bool {
         let id = FieldId::classify(name);

@@ -185,9 +185,9 @@ pub fn is_same_representation(one: &StoredHead, other: &StoredHead) -> bool {
         && one.get("content-encoding") == other.get("content-encoding")
 }
 
-/// The stored head with the fields of a newer response (RFC 9111 §3.2). Where it may not be stored, or varies by other
-/// fields than before, it is for the client that caused the newer response: it has all fields of that, those that are
-/// for one client among them.
+/// The stored head with the fields of a newer response (RFC 9111 §3.2). If it may not be stored, or varies by other
+/// fields than before, it is only for the client that caused the newer response, and has all fields of that response,
+/// including those for a single client.
 fn updated<'a>(
     policy: &Policy,
     request: &Request<'_>,
@@ -199,9 +199,9 @@ fn updated<'a>(
     let lines = merged_lines(head, response, fields.clone(), |name| !left_out.has(name));
     let content_range = head.part.map(content_range);
     let mut read = read_merged((policy, head), response, content_range.as_deref(), &lines);
-    // What it sets is not among the merged lines.
+    // `Set-Cookie` lines are not among the merged lines.
     read.has_set_cookie |= response.has_set_cookie;
-    // What is stored of a part was asked for by another request.
+    // A stored part was requested by another request.
     let range = match head.part {
         Some(_) => Some(&b"bytes=0-"[..]),
         None => request.range,
@@ -221,7 +221,7 @@ fn updated<'a>(
     (Box::new(StoredHead::used_once(policy, &read, &lines)), why)
 }
 
-/// Reads merged lines as those of a response that came when the newer one did.
+/// Reads merged lines as a response received at the time of the newer one.
 fn read_merged<'l>(
     (policy, head): (&Policy, &StoredHead),
     response: &Response<'_>,
@@ -240,7 +240,7 @@ fn content_range(part: ContentRange) -> Vec<u8> {
     format!("bytes {}-{}/{}", part.first, part.end - 1, part.total).into_bytes()
 }
 
-/// The lines of the stored head, and those of the newer response that are kept in place of theirs.
+/// The lines of the stored head, with fields of the newer response in place of the stored ones.
 fn merged_lines<'a>(
     head: &StoredHead,
     response: &Response<'_>,

@@ -427,7 +427,7 @@ proptest! {
     }
 }
 
-/// Why a response is refused for its own sake: its fields are for the client that caused it, or for nobody.
+/// Why a response may not be stored at all: its fields are only for the client that caused it, or for no client.
 fn is_for_one(policy: &Policy, step: &Step, told: &simulated::Told) -> bool {
     // A confirmation, or an answer to HEAD, is judged as if it came with its body.
     let status = if told.status == 304 { 200 } else { told.status };
@@ -438,13 +438,13 @@ fn is_for_one(policy: &Policy, step: &Step, told: &simulated::Told) -> bool {
     let request = Request::read(method, step.has_body, simulated::lines(&fields));
     match StoredHead::new(policy, &request, &response, simulated::lines(&told.fields)) {
         Ok(_) => false,
-        // These say that the response is of no use later, and not for whom it is.
+        // These mean that the response is useless later; they do not restrict its audience.
         Err(why) => !matches!(why, NotStored::NotFinal | NotStored::NoLifetime | NotStored::Useless),
     }
 }
 
-/// Plays steps, each by a client of its own. Every response has a field with its number: those of responses that were
-/// refused, and of which a later client has seen it.
+/// Plays steps, each by a different client. Every response has a field with its number. Gives the numbers of refused
+/// responses that a later client has seen.
 fn leaked(rules: &Rules, steps: &[Step]) -> (Vec<String>, usize) {
     let mut cache = simulated::Simulated { policy: policy(rules), ..Default::default() };
     let (mut now, mut refused, mut leaks, mut count) = (BEGIN, Vec::new(), Vec::new(), 0);
@@ -485,7 +485,7 @@ fn leaked(rules: &Rules, steps: &[Step]) -> (Vec<String>, usize) {
     (leaks, refused.len())
 }
 
-/// The property beneath is about something: many responses are refused.
+/// Guards the property against being vacuous: many responses are refused.
 #[test]
 fn sequences_have_many_responses_that_are_refused() {
     let mut runner = TestRunner::deterministic();

@@ -14,7 +14,7 @@ pub enum ClientError {
     Name(String),
     /// The server accepted no connection: its address or socket, and why.
     Connect(String, io::Error),
-    /// Nothing goes to this address, for what it is.
+    /// A forbidden address, and the reason.
     Barred(String, &'static str),
     /// The TLS handshake failed, or there are no roots to trust.
     Tls(String),

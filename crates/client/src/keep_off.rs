@@ -1,8 +1,8 @@
-//! Addresses that no request of this process goes to.
+//! Addresses that requests of the control plane never go to.
 //!
-//! A proxy that runs says once which these are ([`keep_off`]): its own admin API and metrics, and link-local addresses
-//! that a name has come to stand for (decision 0105). Asked for each address before a connection is made to it, after
-//! the name was resolved. Verbs of the command line say nothing, and may go anywhere.
+//! A running proxy sets them once ([`keep_off`]): its own admin API and metrics, and link-local addresses that a host
+//! name resolves to (decision 0105). The client checks each address after resolution and before it connects. CLI
+//! commands set none, and may connect anywhere.
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
@@ -12,7 +12,8 @@ type Judge = Box<dyn Fn(SocketAddr, bool) -> Option<&'static str> + Send + Sync>
 
 static JUDGE: OnceLock<Judge> = OnceLock::new();
 
-/// From now on nothing goes to addresses for which `bars` says what they are. The first call holds.
+/// From now on no connection is made to an address for which `bars` gives a reason. Only the first call has an
+/// effect.
 pub fn keep_off(bars: impl Fn(SocketAddr, bool) -> Option<&'static str> + Send + Sync + 'static) {
     let _ = JUDGE.set(Box::new(bars));
 }

@@ -1,12 +1,13 @@
-//! What a configuration that arrives by API may not bring along, and what is not shown of one.
+//! Restrictions on a configuration that arrives by API: keys that it may not introduce or remove, and redaction of
+//! secrets.
 //!
-//! Called with trees as they were parsed, before `${…}` is filled in: a reference to the environment
-//! is one of the things looked for. The order for a text that arrived is [`restore`], parse again, [`check_arrived`],
-//! and only then the stages of `load`. Which keys are restricted, kept, secret or destinations of secrets is said by
-//! marks on the fields of Specs (`schema/marks.rs`), beside which the tree is walked. Invariant: what stands in the file
-//! on disk at the same place is allowed, and nothing else that is restricted. A key that comes to the configuration and
-//! names a file, a variable, a program, an address, a secret or a degree of trust needs a mark; the suite in
-//! `marks/tests.rs` fails for one that looks so and has none.
+//! Called with trees as they were parsed, before `${…}` is filled in: a reference to the environment is itself
+//! restricted. The order for a text that arrived is [`restore`], parse again, [`check_arrived`], and only then the
+//! stages of `load`. Marks on the fields of Specs (`schema/marks.rs`) define which keys are restricted, kept, secret
+//! or destinations of secrets; the tree is walked in parallel with them. Invariant: a restricted value is allowed
+//! only if the file on disk has it at the same place. A new key that names a file, a variable, a program, an address,
+//! a secret or a degree of trust needs a mark; the suite in `marks/tests.rs` fails for a key with such a name and no
+//! mark.
 
 mod path;
 mod secrets;
@@ -20,7 +21,7 @@ pub use secrets::{REDACTED, redact, restore};
 pub(crate) use secrets::{secret_places, secret_places_in};
 pub use sent::services as services_with_secrets;
 
-/// What must be kept of a listener under another name, too.
+/// Keys that a port must keep even under another listener's name.
 const OF_PORTS: &[&str] = &["tls", "proxy_protocol"];
 const LISTENERS: &str = "listeners";
 
@@ -39,9 +40,9 @@ pub struct Breach {
 /// `address` or `server` does not belong to another: a token must not be sent somewhere else.
 ///
 /// # Errors
-/// Everything that the one on disk does not have at the same place with the same value; what the one on disk has, and
-/// this one lacks, of what must be kept, such as `tls` and `client_auth`, at the same place or port; and secrets in
-/// fields of requests that would go to other endpoints than before.
+/// Restricted values that the file on disk does not have at the same place; keys that must be kept, such as `tls` and
+/// `client_auth`, and are missing at the same place or port; and secrets in request fields that would go to other
+/// endpoints than before.
 pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> {
     let mut allowed = Vec::new();
     walk(on_disk, &Path::default(), &mut |path, node| allowed.push((path.clone(), node)));
@@ -65,9 +66,9 @@ pub(crate) fn forbidden(tree: &Node) -> Vec<Breach> {
     breaches
 }
 
-/// Finds what may not be taken away from something that stays: without it everybody could read what is said there, come
-/// in without a certificate, or pass for somebody else. A listener is known by its name, and a port by its number,
-/// whatever listener has it.
+/// Finds keys removed from an object that stays, and that must be kept: without them traffic would be readable,
+/// clients would need no certificate, or could impersonate others. A listener is identified by its name, and a port
+/// by its number under any listener.
 fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
     let kept = |node: &'_ Node, key: &str| node.entry(key).is_some_and(|value| value.kind != Kind::Null);
     let mut breach = |path: &Path, key: &str, map: &Node| {
@@ -100,7 +101,7 @@ fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
         };
         for (name, listener) in listeners(arrived).filter(|(_, listener)| !kept(listener, guard)) {
             let Some(port) = port_of(listener) else { continue };
-            // The same number may stand for two addresses, one of which was without before.
+            // Two addresses may share this port number, one of them without the key before.
             if guarded.iter().any(|(_, known)| port_of(known) == Some(port)) && !without(on_disk, port) {
                 let path = Path::default().key(LISTENERS, arrived).key(name, listener);
                 breach(&path, guard, listener);
@@ -121,7 +122,7 @@ fn has_all(now: &Node, before: &Node) -> bool {
     }
 }
 
-/// Everything that is there.
+/// Calls `found` for every node.
 fn nodes<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)) {
     if node.kind != Kind::Null {
         found(path, node);
@@ -149,7 +150,8 @@ fn listeners(root: &Node) -> impl Iterator<Item = (&str, &Node)> {
     root.entry(LISTENERS).into_iter().flat_map(map_entries)
 }
 
-/// What stands behind the last colon of its address: the port, a variable, or a path. A listener may be its address.
+/// The text after the last colon of its address: a port, a variable, or a path. A listener may be written as its
+/// address alone.
 fn port_of(listener: &Node) -> Option<&str> {
     match &listener.entry("address").unwrap_or(listener).kind {
         Kind::Str(address) => address.rsplit(':').next(),
@@ -157,7 +159,7 @@ fn port_of(listener: &Node) -> Option<&str> {
     }
 }
 
-/// Finds everything that may not be introduced: scalars, what is empty, and as a whole what is marked so.
+/// Finds all restricted values: scalars, empty nodes, and whole sections with the mark `whole`.
 fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node)) {
     match &node.kind {
         _ if path.marks().whole => found(path, node),
@@ -173,7 +175,7 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
 }
 
 fn is_restricted(path: &Path, value: &Node) -> bool {
-    // `stdout` and `stderr` are no files.
+    // `stdout` and `stderr` are not files.
     let is_stream = || matches!(&value.kind, Kind::Str(text) if matches!(text.as_str(), "stdout" | "stderr"));
     path.marks().restricted && !(path.is("access_log.path") && is_stream())
 }

@@ -152,8 +152,8 @@ pub fn with_documents(
     Merged { loaded, accepted: accepted(offers, &set), flaws, refused }
 }
 
-/// Marks the endpoints that documents have added: all of a service that the file has not. A service that a route of the
-/// file lists by its URLs has given its name away where a document has a service of that name.
+/// Marks the endpoints that documents have added: all endpoints of services that are not in the file. If a route of
+/// the file lists URLs, its implicit service loses its name to a document's service of the same name.
 fn mark_added(alone: &Plan, with: &mut Loaded, joined: &[Joined]) {
     let known: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
     let mut added: HashSet<Arc<str>> =
@@ -162,7 +162,7 @@ fn mark_added(alone: &Plan, with: &mut Loaded, joined: &[Joined]) {
         let services = route.to.services().filter_map(|id| with.plan.services.get(id.0 as usize));
         added.extend(services.map(|service| &service.name).filter(|name| **name == route.name).cloned());
     }
-    // Routes of the file lead to services of the file alone.
+    // Routes of the file lead only to services of the file.
     let routes = with.plan.routes.iter().enumerate();
     let of_file = routes.filter(|(at, _)| !added_routes(alone, &with.plan).contains(at));
     let of_file = of_file.flat_map(|(_, route)| route.all_services());

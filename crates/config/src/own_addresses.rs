@@ -1,9 +1,9 @@
 //! Which addresses of a configuration only the file on disk may name: those of the process itself, and link-local ones.
 //!
-//! The address on which the admin API and the metrics listen says who may reach them: on the loopback, the processes of
-//! the machine. A route to them would publish them. Called for what documents and the admin API add to the file
-//! ([`own_addresses`], [`arrived_addresses`]); [`OwnAddresses`] knows the addresses (decision 0105). What host
-//! names other than `localhost` stand for, and what discovery finds, is judged with the same rules when it is known.
+//! The address of the admin API and the metrics limits their clients: on the loopback, to processes of this machine.
+//! A route to them would publish them. Called for additions to the file by documents and the admin API
+//! ([`own_addresses`], [`arrived_addresses`]); [`OwnAddresses`] knows the addresses (decision 0105). The addresses of
+//! host names other than `localhost`, and of discovered endpoints, are checked by the same rules once they are known.
 
 mod written;
 
@@ -17,7 +17,7 @@ use thalweg_upstream::{Address, Endpoint};
 pub(crate) use written::link_local_in;
 pub use written::{WrittenAddress, written_addresses};
 
-/// An endpoint, or an entry of `allow`, that leads where only the file may lead.
+/// An endpoint, or an entry of `allow`, with an address that only the file may name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct OwnAddress {
     /// The service that has it.
@@ -26,14 +26,14 @@ pub struct OwnAddress {
     pub routes: Vec<Arc<str>>,
     /// Its URL, or the entry.
     pub endpoint: Arc<str>,
-    /// What the address is.
+    /// Why the address is forbidden.
     pub barred: Barred,
     /// It is an entry of `allow` of a route with sealed labels.
     pub is_allowed: bool,
 }
 
 impl OwnAddress {
-    /// Where it stands in a configuration.
+    /// Its path in a configuration.
     pub fn key(&self) -> String {
         match (self.is_allowed, self.routes.first()) {
             (true, Some(route)) => format!("routes.{route}.to.sealed.allow"),
@@ -52,8 +52,8 @@ impl fmt::Display for OwnAddress {
     }
 }
 
-/// What `with` has beyond the file `alone` of addresses that only the file may name. What a service of the same name
-/// has in the file is the file's.
+/// The addresses in `with` that only the file may name and that the file `alone` does not have. Endpoints that a
+/// service of the same name has in the file are exempt.
 pub fn own_addresses(alone: &Plan, with: &Plan) -> Vec<OwnAddress> {
     arrived_addresses(alone, with, &OwnAddresses::default())
 }
@@ -67,7 +67,8 @@ pub fn arrived_addresses(alone: &Plan, with: &Plan, running: &OwnAddresses) -> V
     for (at, service) in with.services.iter().enumerate() {
         for endpoint in &service.endpoints {
             let Some(barred) = bars(&endpoint.address, endpoint.takes_datagrams()) else { continue };
-            // The file may name the admin API. What arrives may not bring the admin API to an address that it names.
+            // The file may name the admin API. An arriving configuration may not move the admin API to an address
+            // that it names.
             let has_come = barred == Barred::Beside
                 && ![&gates[0], running].into_iter().any(|own| own.bars(&endpoint.address, false).is_some());
             if endpoint.is_added || is_in_file(alone, &service.name, endpoint) && !has_come {
@@ -93,7 +94,7 @@ fn is_in_file(alone: &Plan, service: &str, endpoint: &Endpoint) -> bool {
     known.any(|known| known.endpoints.iter().any(|it| !it.is_added && it.address == endpoint.address))
 }
 
-/// Entries of `allow` that open such addresses, and do not stand in the file at the route of the same name.
+/// Entries of `allow` that open such addresses, and that the file's route of the same name lacks.
 fn opened(alone: &Plan, with: &Plan, bars: &impl Fn(&Address, bool) -> Option<Barred>) -> Vec<OwnAddress> {
     let mut found = Vec::new();
     for (route, sealed) in sealed(with) {

@@ -194,7 +194,7 @@ impl Provider {
     /// Cancel-safe, but a code is good once only.
     ///
     /// # Errors
-    /// There is none.
+    /// No session can be made.
     pub async fn log_in(
         &self,
         login: &Login,

@@ -1,4 +1,4 @@
-//! Reading a body as the type that its operation takes: for its handler, and for all operations without a proxy.
+//! Parses a body as the type of its operation: for the handler, and for all operations without a running proxy.
 
 use axum::response::IntoResponse as _;
 use schemars::JsonSchema;
@@ -7,9 +7,9 @@ use serde::de::DeserializeOwned;
 use crate::operations::operations;
 use crate::problem::Problem;
 
-/// What a client may send as the body of an operation.
+/// The type of an operation's request body.
 pub(crate) trait BodySpec: DeserializeOwned + JsonSchema {
-    /// What the handler gets of it.
+    /// The checked value that the handler gets.
     type Checked;
 
     /// Checks what the type alone does not say.

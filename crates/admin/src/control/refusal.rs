@@ -51,11 +51,11 @@ pub enum Refusal {
         /// What would be lost, a sentence.
         detail: String,
     },
-    /// 403: what arrives by API may not lead to such an address.
+    /// 403: an address that a change by API may not use.
     Barred {
         /// Paths of the keys, as in `services.a.endpoints`.
         keys: Vec<String>,
-        /// Which addresses, and what they are, a sentence.
+        /// A sentence: which addresses, and why each is forbidden.
         detail: String,
     },
     /// 409: it is already there; says what.

@@ -1,4 +1,4 @@
-//! Who is served on the unix socket.
+//! Connections to the unix socket: which peers are served.
 
 use axum::Router;
 use rustix::process::Pid;
@@ -9,11 +9,11 @@ use super::Places;
 use crate::auth::Peer;
 use crate::socket::peer_allowed;
 
-/// What is served to processes that connect.
+/// The routers for connecting processes.
 pub(super) struct Peers {
-    /// To those of a user that may use the socket.
+    /// For processes of a user that may use the socket.
     pub(super) open: Router,
-    /// To those of other users.
+    /// For processes of other users.
     pub(super) closed: Router,
     /// Connections of this process are closed.
     pub(super) own_pid: Option<Pid>,
@@ -27,7 +27,7 @@ pub(super) async fn serve_unix(listener: UnixListener, peers: Peers, stopped: wa
         let Some((stream, _)) = accepted else { continue };
         // SO_PEERCRED: the process that connected and its user, as the kernel saw them then.
         let peer = stream.peer_cred().ok();
-        // A route leads here: the peer is the proxy itself, and its client may be anybody.
+        // The peer is the proxy itself, so a route leads here, and its client may be anyone.
         let pid = peer.and_then(|peer| peer.pid()).and_then(Pid::from_raw);
         if peers.own_pid.is_some() && pid == peers.own_pid {
             continue;

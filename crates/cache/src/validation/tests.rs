@@ -138,8 +138,7 @@ fn a_cookie_of_a_304_is_not_stored_for_others() {
     }
 }
 
-/// What came with a cookie of one client went into the stored head for all clients, and that client lost the cookie
-/// (issue 43).
+/// A cookie for one client went into the stored head for all clients, and that client lost it (issue 43).
 #[test]
 fn a_304_that_sets_a_cookie_changes_nothing_for_others_and_its_client_gets_the_cookie() {
     for name in ["set-cookie", "Set-Cookie2"] {

@@ -221,7 +221,7 @@ impl Model {
             *place.expect("it was selected") = new;
             return seen;
         }
-        // What is not stored has all that its client is told.
+        // A response that is not stored keeps all fields for its client.
         let seen = seen(&Entry { fields: merged(entry, self.passed_fields(told)), ..new });
         match refused {
             None => self.entries.retain(|known| known.path != entry.path),
@@ -368,8 +368,8 @@ impl Model {
         (!self.is_of_use(entry, &directives)).then_some(true)
     }
 
-    /// Why a newer response does not change the fields of a stored one, for what it says itself: because of the
-    /// response (true) or of the request (false). Its directives count, and those of the stored one do not.
+    /// Why a newer response may not change the fields of a stored one: because of the response (true) or of the
+    /// request (false). Only the newer response's directives count, not those of the stored one.
     fn refuses_update(&self, request: &Asked, told: &Told, status: u16) -> Option<bool> {
         let Some((directives, _)) = response_directives(&self.rules, &told.fields) else { return Some(true) };
         let has = |name: &str| named(&directives, name).is_some();
@@ -420,7 +420,7 @@ impl Model {
         self.without_listed(fields)
     }
 
-    /// §7.6.1 of RFC 9110: what goes on to the client, dated.
+    /// The fields that are forwarded to the client (RFC 9110 §7.6.1), with `Date`.
     fn passed_fields(&self, told: &Told) -> Fields {
         let nominated = all(&told.fields, "connection").join(",").to_ascii_lowercase();
         let nominated: Vec<_> = nominated.split(',').map(str::trim).collect();

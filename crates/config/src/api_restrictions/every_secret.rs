@@ -1,14 +1,15 @@
-//! Every place of the schema where a secret may stand by value: it is not shown, comes back, and no message quotes it.
+//! A suite over every place of the schema that may hold a secret by value: the secret is redacted, restored, and
+//! quoted in no message.
 
 use super::secrets::{REDACTED, redact, restore, secret_places};
 use super::tests::node;
 use crate::parse::Format;
 use crate::schema::{Choice, elements, entries};
 
-/// What stands for the secret.
+/// The test's secret.
 const LITERAL: &str = "hunter2-hunter2";
 
-/// A file with a secret in it, around the place that is looked at.
+/// A configuration file with a secret at the tested place.
 #[derive(Clone, Default)]
 struct Around {
     before: String,

@@ -54,7 +54,7 @@ impl Path {
     /// An entry of the map here.
     pub(super) fn key(&self, name: &str, value: &Node) -> Self {
         let place = self.place.key(name, value);
-        // A secret of one destination is not one of another.
+        // A secret is identified with its destination: under another one it is a different secret.
         let destination = identity(value, |key, value| place.key(key, value).marks.destination);
         self.with(Step::Key { name: name.to_owned(), destination }, place)
     }
@@ -75,7 +75,7 @@ impl Path {
         Self { steps, place }
     }
 
-    /// What the schema says of it.
+    /// The schema's marks for this place.
     pub(super) fn marks(&self) -> Marks {
         self.place.marks
     }
@@ -124,7 +124,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The values of those keys of a map that tell it from others, in the order of their names.
+/// The values of a map's identifying keys, in the order of their names.
 fn identity(node: &Node, tells: impl Fn(&str, &Node) -> bool) -> Option<String> {
     let Kind::Map(entries) = &node.kind else { return None };
     let telling = entries.iter().filter(|(key, value)| tells(&key.name, value));

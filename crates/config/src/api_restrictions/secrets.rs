@@ -9,7 +9,8 @@ use thalweg_core::credentials::may_be_secret;
 
 /// What stands in the place of a secret.
 pub const REDACTED: &str = "<redacted>";
-/// Keys whose value, or whose `value:`, is a secret, also where the schema does not know them. What it knows is marked.
+/// Keys whose value, or whose `value:`, is a secret, where the schema does not know them. Known secret keys have a
+/// mark.
 const SECRETS: &[&str] = &[
     "access_token",
     "token",
@@ -27,7 +28,7 @@ const SECRETS: &[&str] = &[
 
 /// Keys below a secret whose values are no secrets: they say where it is.
 const REFERENCES: &[&str] = &["file", "env", "id", "key_id"];
-/// Maps of fields and parameters by name. The names of some say that their values are secrets.
+/// Maps of fields and parameters by name. Some names mark their values as secrets.
 const FIELDS: &[&str] =
     &["append", "default", "forward", "header", "headers", "metadata", "parameters", "query", "set"];
 /// Maps whose keys are names that the user chose.
@@ -136,7 +137,7 @@ pub(crate) fn secret_places(root: &Node, text: &str) -> Vec<Span> {
                     // stands in `users` for the hash of a password may be the password.
                     let is_map = matches!(child.kind, Kind::Map(_));
                     let is_auth = key.name == "auth" && !is_map || key.name == "users" && is_map;
-                    // `{ value: … }` is how a secret is written, whatever it is for.
+                    // `{ value: … }` is the form of a secret under any key.
                     let is_value = key.name == "value" && entries.len() == 1;
                     let is_field = above.is_some_and(|key| FIELDS.contains(&key)) && may_be_secret(&key.name);
                     let is_hash = key.name == "hash" && !is_map;
@@ -239,7 +240,7 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
 }
 
 pub(super) fn is_secret(path: &Path, node: &Node) -> bool {
-    // `Authorization: "Bearer ${TOKEN}"` and `X-Auth-User: "{user}"` say where a value comes from.
+    // `Authorization: "Bearer ${TOKEN}"` and `X-Auth-User: "{user}"` name the source of a value, not the value.
     let is_filled_in = path.marks().sent && matches!(&node.kind, Kind::Str(text) if is_filled_in(text));
     if is_filled_in {
         return holds_secret(false, node);
@@ -274,7 +275,7 @@ fn is_variable(text: &str) -> bool {
     })
 }
 
-/// References and placeholders, perhaps behind the word of a scheme, and nothing else that could be a secret.
+/// Whether a text consists only of references and placeholders, perhaps after an authentication scheme.
 fn is_filled_in(text: &str) -> bool {
     let schemes = ["Bearer ", "Basic ", "Token "];
     let mut rest = schemes.iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);

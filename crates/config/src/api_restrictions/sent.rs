@@ -1,9 +1,9 @@
-//! Secrets in what is sent to services: fields of requests that filters set, and those of health checks.
+//! Secrets that are sent to services: in request fields set by filters, and in those of health checks.
 //!
-//! `Authorization: "${TOKEN}"` belongs to the endpoints that the file on disk sends it to. A configuration that arrives
-//! may send it to fewer of them, and to no others: neither by other endpoints of the service, nor by another service of
-//! the route, nor by a filter that calls one. Works on trees before `${…}` is filled in; names of services are looked for
-//! in all texts of filters, which is more than there are.
+//! `Authorization: "${TOKEN}"` belongs to the endpoints that the file on disk sends it to. A configuration that
+//! arrives may send it to fewer of them, but to no others: not by new endpoints of the service, by another service of
+//! the route, or by a filter that calls one. Works on trees before `${…}` is filled in. Every text in a filter is
+//! taken as a possible service name, which overestimates the destinations.
 
 use super::path::Path;
 use super::secrets::is_secret;
@@ -12,13 +12,13 @@ use crate::parse::{Kind, Node};
 use crate::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A secret and where it goes.
+/// A secret and its destinations.
 struct Flow {
     secret: Carried,
     to: BTreeSet<String>,
 }
 
-/// A secret in something that is sent.
+/// A secret in a value that is sent.
 #[derive(Clone)]
 struct Carried {
     /// As written.
@@ -28,7 +28,7 @@ struct Carried {
     span: Span,
 }
 
-/// Finds secrets of the file on disk that would go where they do not go now.
+/// Finds secrets of the file on disk that would be sent to new destinations.
 pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for Flow { secret, to } in flows(on_disk) {
@@ -37,7 +37,7 @@ pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>)
     for Flow { secret, to } in flows(arrived) {
         let stays = match known.get(&secret.text) {
             Some(before) => to.is_subset(before),
-            // A text that the file does not have is no secret of the file.
+            // A text that the file does not have is not a secret of the file.
             None => !secret.is_variable,
         };
         if !stays && breaches.iter().all(|breach| breach.key != secret.key) {
@@ -46,7 +46,7 @@ pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>)
     }
 }
 
-/// The names of services that are sent secrets in fields of requests: their endpoints are those of the file.
+/// The names of services that receive secrets in request fields: only the file may define their endpoints.
 pub fn services(tree: &Node) -> BTreeSet<String> {
     let file = File::of(tree);
     let mut names = BTreeSet::new();
@@ -79,7 +79,7 @@ fn flows(tree: &Node) -> Vec<Flow> {
     flows
 }
 
-/// What filters carry, and the texts among which names of services are.
+/// The secrets that filters send, and the texts that may be service names.
 #[derive(Clone, Default)]
 struct Load {
     carried: Vec<Carried>,
@@ -93,7 +93,7 @@ struct Service {
 
 struct File<'a> {
     services: BTreeMap<&'a str, Service>,
-    /// What the filters of each route carry, and where it leads.
+    /// For each route: the secrets that its filters send, and its destinations.
     routes: Vec<Load>,
 }
 
@@ -147,7 +147,8 @@ impl<'a> File<'a> {
         self.services.contains_key(name)
     }
 
-    /// Where the services among these names lead, those that their filters call included, and URLs among them.
+    /// The endpoints of the services with these names and of the services that their filters call, and URLs among the
+    /// names.
     fn endpoints(&self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let mut to = BTreeSet::new();
         for name in names {
@@ -197,7 +198,7 @@ impl Chains<'_> {
             let path = path.item(at, item);
             let mut found = Vec::new();
             carried(item, &path, &mut found);
-            // Those of a service's own filters are among all that it carries.
+            // Secrets of a service's own filters are already included.
             found.retain(|new| load.carried.iter().all(|known| known.key != new.key));
             load.carried.extend(found);
             texts(item, &mut load.names);
@@ -205,7 +206,7 @@ impl Chains<'_> {
     }
 }
 
-/// Secrets in what is sent.
+/// Collects secrets in values that are sent.
 fn carried(node: &Node, path: &Path, found: &mut Vec<Carried>) {
     match &node.kind {
         Kind::Map(entries) => {
@@ -229,7 +230,7 @@ fn carried(node: &Node, path: &Path, found: &mut Vec<Carried>) {
     }
 }
 
-/// Every text and every key: both may be names of services.
+/// Collects every text and key: both may be names of services.
 fn texts(node: &Node, found: &mut BTreeSet<String>) {
     match &node.kind {
         Kind::Map(entries) => entries.iter().for_each(|(key, child)| {
@@ -242,7 +243,7 @@ fn texts(node: &Node, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Where a route leads: services and URLs, and sealed destinations as a whole.
+/// The destinations of a route: services, URLs, and sealed destinations as a whole.
 fn leads_to(route: &Node, found: &mut BTreeSet<String>) {
     fn all(node: &Node, found: &mut BTreeSet<String>) {
         match &node.kind {
@@ -258,7 +259,7 @@ fn leads_to(route: &Node, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The URLs of a service, and its source as a whole.
+/// The URLs of a service, and its discovery source as a whole.
 fn endpoints_of(service: &Node) -> BTreeSet<String> {
     fn urls(node: &Node, found: &mut BTreeSet<String>) {
         match &node.kind {
@@ -274,7 +275,7 @@ fn endpoints_of(service: &Node) -> BTreeSet<String> {
     found
 }
 
-/// A value as one text, whatever the order of its keys.
+/// A value as one text, independent of key order.
 fn whole(node: &Node) -> String {
     match &node.kind {
         Kind::Map(entries) => {
@@ -288,7 +289,7 @@ fn whole(node: &Node) -> String {
     }
 }
 
-/// Whether `listeners` of a route, a name or a list of them, has this one.
+/// Whether `listeners` of a route (a name or a list) contains this name.
 fn names(listeners: &Node, name: &str) -> bool {
     match &listeners.kind {
         Kind::Str(text) => text == name,

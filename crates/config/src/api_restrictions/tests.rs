@@ -410,7 +410,7 @@ fn tls_is_not_taken_away_from_a_listener_or_a_port_that_stays() {
     }
 }
 
-/// What is filled in when a request comes is no secret, and hidden it would only be harder to edit.
+/// Placeholders filled in per request are not secrets; redacting them would only make editing harder.
 #[test]
 fn values_of_fields_that_only_refer_are_shown() {
     let of = |value: &str| {

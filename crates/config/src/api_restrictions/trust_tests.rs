@@ -1,4 +1,4 @@
-//! Who a client is and where secrets go stays what the file says.
+//! The file alone decides on client identity and on the destinations of secrets.
 
 use super::tests::node;
 use super::{check_arrived, redact, restore};
@@ -9,7 +9,7 @@ fn breaches(disk: &str, arrived: &str) -> Vec<String> {
     found.into_iter().map(|breach| breach.key).collect()
 }
 
-/// Who may say on whose behalf it connects decides what every rule about clients sees.
+/// The peers that may declare a client address determine the input of every rule about clients.
 #[test]
 fn the_proxy_protocol_of_a_listener_stays_as_in_the_file() {
     let disk = "listeners: { web: { address: \":80\", proxy_protocol: { from: [ 10.0.0.1, 10.0.0.2 ] } } }";
@@ -45,7 +45,7 @@ fn the_proxy_protocol_of_a_listener_stays_as_in_the_file() {
     assert_eq!(breaches("listeners: { web: \":80\" }", new), [format!("{own}.from[0]")]);
 }
 
-/// Without the proxy in front, each of its clients would have its address.
+/// Without the load balancer in the list, all of its clients would have its address.
 #[test]
 fn trusted_proxies_stay_as_in_the_file() {
     let disk = "trusted_proxies: [10.0.0.0/8, 192.168.0.0/16]";
@@ -86,7 +86,7 @@ fn what_makes_a_verification_stricter_is_not_taken_away() {
     }
 }
 
-/// An issuer is sent `client_secret`, and says who a user is.
+/// An issuer receives `client_secret` and asserts the identity of users.
 #[test]
 fn an_issuer_does_not_change_while_its_secret_stays() {
     let with = |secret: &str| {

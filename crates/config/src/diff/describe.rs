@@ -302,7 +302,7 @@ fn conditions_on(place: &str, (conditions, conceals): (&[FieldMatch], bool), fie
         };
         let is_open = matches!(value, ValueMatch::Present | ValueMatch::Absent);
         match conceals || (may_be_secret(name) && !is_open) {
-            // Some of them came from the environment, and some are credentials.
+            // Some values come from the environment, and some are credentials.
             true => fields.secret(field, in_words(value)),
             false => fields.put(field, in_words(value)),
         }

@@ -204,7 +204,7 @@ fn secrets_are_told_to_change_and_not_shown() {
     }
 }
 
-/// Values of conditions and filters that credentials are compared with, or sent in.
+/// Values in conditions and filters that are compared with credentials, or sent as such.
 #[test]
 fn credentials_in_conditions_are_told_to_change_and_not_shown() {
     for (route, place) in [

@@ -327,7 +327,7 @@ fn no_document_walks_around_a_protection() {
     };
     let own = "auth: { network: [ 0.0.0.0/0, '::/0' ] }";
     for text in [
-        // A guard of its own that lets everybody pass, or that is asked at times.
+        // A guard of the document's own that admits all clients, or a conditional one.
         route(&format!("filters: [ {{ {own} }} ], to: inner")),
         route("filters: [ { chain: at_times } ], to: inner"),
         route("filters: [ { chain: safe, when: { method: POST } } ], to: inner"),
@@ -336,7 +336,7 @@ fn no_document_walks_around_a_protection() {
             "chains: {{ safe: [ {{ {own} }} ] }}\n{}",
             route(&format!("filters: [ {{ {own} }} ], to: inner"))
         ),
-        // A filter that says what the guard has verified.
+        // A filter that overwrites a field that the guard has verified.
         route("filters: [ { chain: safe }, { headers: { request: { set: { X-User: ada } } } } ], to: inner"),
         route(&format!("filters: [ {{ chain: safe }}, {{ {own} }} ], to: inner")),
         // Requests of filters.
@@ -346,12 +346,12 @@ fn no_document_walks_around_a_protection() {
         route("filters: [ { mirror: inner }, { chain: safe } ], to: shop"),
         route("filters: [ { split: { cookie: a, to: { b: inner } } } ], to: shop"),
         service("http://localhost:2", "filters: [ { mirror: y } ], to: shop"),
-        // The address in other words.
+        // Another spelling of the address.
         service("http://localhost:2", "to: y"),
         service("http://[::ffff:127.0.0.1]:2", "to: y"),
         service("http://0.0.0.0:2", "to: [ { service: shop, weight: 1 }, { service: y, weight: 1 } ]"),
         route("to: [ 'http://[::1]:2' ]"),
-        // What others have been answered.
+        // Stored responses of other clients.
         route("filters: [ { cache: { key: { space: inner } } } ], to: shop"),
         // No route at all.
         "services: { y: { endpoints: ['http://localhost:2'], health: /delete } }".into(),
@@ -375,7 +375,7 @@ fn a_document_leads_to_a_protected_service_through_a_chain_of_the_file() {
         "routes: [ { name: x, match: { host: inner.test }, filters: [ { chain: safe } ], to: shop } ]",
         "services: { y: { endpoints: ['http://localhost:2'] } }\n\
          routes: [ { name: x, match: { path: /x }, filters: [ { chain: safe } ], to: y } ]",
-        // Own ways with filters of one's own.
+        // Ways of the document's own, with filters of its own.
         "services: { y: { endpoints: ['http://localhost:3'], health: /up } }\n\
          routes: [ { name: x, match: { path: /x }, filters: [ { headers: { request: { set: { X-User: b } } } } ], to: y } ]",
     ] {
@@ -458,7 +458,7 @@ fn a_document_sends_to_a_service_what_the_file_sends_there_without_a_guard() {
     }
 }
 
-/// What only some may connect to is not published where all may.
+/// A service behind listeners with `access` is not published at a listener without.
 #[test]
 fn a_document_stays_at_the_listeners_that_the_file_has_for_a_service() {
     let file = "listeners:\n\
@@ -491,7 +491,7 @@ fn a_document_stays_at_the_listeners_that_the_file_has_for_a_service() {
     }
 }
 
-/// A call of the file says what it asks for.
+/// A subrequest of the file has a fixed target.
 #[test]
 fn a_document_asks_a_protected_service_what_the_file_asks_it() {
     let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\

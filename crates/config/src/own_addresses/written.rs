@@ -1,8 +1,8 @@
-//! Addresses that are written in a text that arrived, wherever they stand: of keys, lists, webhooks, collectors and
-//! registries that the process asks by itself.
+//! Addresses anywhere in an arriving text: of keys, lists, webhooks, collectors and registries that the process
+//! itself connects to.
 //!
-//! Every scalar is looked at that is a URL or a host with a port, so that a new setting needs no row anywhere. Host
-//! names other than `localhost` are judged when the process connects (`thalweg_client::keep_off`).
+//! Every scalar that is a URL or a host with a port is checked, so a new setting needs no entry in a list. Host names
+//! other than `localhost` are checked when the process connects (`thalweg_client::keep_off`).
 
 use crate::api_restrictions::Breach;
 use crate::parse::{Kind, Node};
@@ -11,9 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 use thalweg_proxy::plan::{Barred, OwnAddresses, is_localhost};
 use thalweg_upstream::Address;
 
-/// Sections in which addresses are listened on, or are examples.
+/// Sections whose addresses are listening addresses or examples.
 const NOT_ASKED: &[&str] = &["listeners", "admin", "metrics", "tests"];
-/// Ports of schemes where none is written.
+/// Default ports of URL schemes.
 const PORTS: &[(&str, u16)] = &[("http", 80), ("https", 443), ("redis", 6379), ("rediss", 6379)];
 
 /// An address in a text that arrived and that only the file may name.
@@ -21,12 +21,12 @@ const PORTS: &[(&str, u16)] = &[("http", 80), ("https", 443), ("redis", 6379), (
 pub struct WrittenAddress {
     /// Path of the key, as in `webhooks[0].url`.
     pub key: String,
-    /// What the address is.
+    /// Why the address is forbidden.
     pub barred: Barred,
 }
 
 /// Addresses in `arrived` that are the admin API or the metrics of a process with the addresses `own`, or link-local,
-/// and that the text on disk has not under the same key.
+/// and that the text on disk does not have under the same key.
 pub fn written_addresses(on_disk: &Node, arrived: &Node, own: &[OwnAddresses]) -> Vec<WrittenAddress> {
     let mut known = HashSet::new();
     scalars(on_disk, &mut Vec::new(), &mut |path, text, _| {
@@ -56,7 +56,7 @@ pub(crate) fn link_local_in(tree: &Node) -> Vec<Breach> {
     found
 }
 
-/// How a value is reached from the one above it.
+/// One step from a value to a value inside it.
 #[derive(Clone)]
 enum Step<'a> {
     Key(&'a str),
@@ -80,7 +80,7 @@ fn last_key(path: &[Step<'_>]) -> String {
     last.unwrap_or_default().to_owned()
 }
 
-/// Every text of a tree, but in [`NOT_ASKED`].
+/// Every text of a tree, except in the sections of [`NOT_ASKED`].
 fn scalars<'a>(
     node: &'a Node,
     path: &mut Vec<Step<'a>>,
@@ -108,7 +108,7 @@ fn scalars<'a>(
     }
 }
 
-/// The address in a URL, or of a host with a port, where it is written as one or as `localhost`.
+/// The address in a URL or in a host with a port, if the host is an IP address or `localhost`.
 fn address_in(text: &str) -> Option<Address> {
     let text = text.trim();
     let (scheme, rest) = match text.split_once("://") {
@@ -130,7 +130,7 @@ fn address_in(text: &str) -> Option<Address> {
             None => (authority, None),
         },
     };
-    // Without a scheme only a port tells an address that is asked from one of a network.
+    // Without a scheme, only a port distinguishes a target address from a network.
     let port = match port {
         Some(port) => port.parse().ok()?,
         None => usual?,

@@ -143,7 +143,7 @@ fn the_process_does_not_answer_itself_on_its_unix_socket() {
     let mut stream = UnixStream::connect(&socket).unwrap();
     let _ = stream.write_all(b"GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut answer = Vec::new();
-    // Closed, or reset because what was asked is unread.
+    // Closed, or reset because the request is unread.
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
     handle.shutdown();
