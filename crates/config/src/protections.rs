@@ -1,13 +1,14 @@
-//! What a configuration takes away of the protections that another one has: filters that refuse unknown clients, and
-//! `access` of listeners.
+//! Compares two configurations and reports lost protections: filters that refuse unknown clients, and `access` of
+//! listeners.
 //!
-//! Called for what arrives by API, where a loss is a refusal, for `plan` and reloads, which tell of it, and for documents
-//! of sources (`documents`, `apart`). Compared are compiled plans: it does not matter whether a filter stands in a route,
-//! a chain, `defaults`, a listener or a service. Every way to a place counts (`ways`): routes, requests that filters send
-//! by themselves, sealed labels, and stored responses; addresses are compared in every spelling (`places`).
+//! Called for changes by API, where a loss is refused, for `plan` and reloads, which report it, and for documents of
+//! sources (`documents`, `apart`). It compares compiled plans, so a filter may stand in a route, a chain, `defaults`,
+//! a listener or a service. A *place* (`places`) is a service, an endpoint or a cache space; addresses are compared
+//! in every spelling. A *way* (`ways`) is any path by which a request reaches a place: a route, a subrequest of a
+//! filter, a sealed label, or the cache. A *guard* (`guards`) is a filter on a way that refuses unknown clients.
 //!
-//! Of a filter that stays, its argument (its users, networks, requirements) is not compared; the differences of the plan
-//! show it. A way that is new needs a filter whose argument is that of the file.
+//! The argument of a filter that stays (its users, networks, requirements) is not compared; the plan's diff shows
+//! changes of it. A new way needs a filter with an argument of the file.
 
 mod apart;
 mod documents;
@@ -40,7 +41,7 @@ pub struct LostProtection {
     pub guard: String,
     /// What it has protected until now, for people.
     pub of: String,
-    /// There may be one of this name, but with another argument than on any way until now.
+    /// The way may have a filter of this name, but with an argument that no earlier way has.
     pub is_other: bool,
 }
 
@@ -51,14 +52,13 @@ impl fmt::Display for LostProtection {
     }
 }
 
-/// What of the protections of `before` is not there in `after`, and each only once:
+/// The protections of `before` that `after` lacks, each once:
 ///
-/// - all ways to a service, to one of its endpoints or to stored responses have led through a filter, and a way leads
-///   there without;
-/// - a route leads there that has not until now, through a filter that has another argument than any way until now;
+/// - every way to a service, to one of its endpoints or to stored responses had a filter, and a way now lacks it;
+/// - a route newly leads there, through a filter with an argument that no earlier way has;
 /// - a route with the same match, or the same written name, lacks a filter that it had;
-/// - a listener of the same name, or at the same place, has no `access` any more, or a new one has none of those that
-///   all have had.
+/// - a listener of the same name, or at the same address, has lost its `access`, or a new listener lacks an `access`
+///   that all listeners had.
 pub fn lost(before: &Plan, after: &Plan) -> Vec<LostProtection> {
     let mut lost = BTreeSet::new();
     listeners(before, after, &mut lost);
@@ -92,7 +92,7 @@ fn listeners(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
             }
             continue;
         }
-        // One that is new: as those that take the same, whose routes it would serve.
+        // A new listener is compared with the listeners of its protocol, whose routes it would serve.
         let mut like = before.listeners.iter().filter(|known| known.protocol == listener.protocol);
         let all: Option<Vec<String>> = like.by_ref().map(text).collect();
         let all = all.filter(|all| known.is_empty() && !all.is_empty());
@@ -102,7 +102,7 @@ fn listeners(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
     }
 }
 
-/// What stands on every way that a route leads anywhere; `None`: it leads nowhere.
+/// The guards common to every way of a route; `None`: the route leads nowhere.
 fn guards_of(plan: &Plan, (at, route): (usize, &Route)) -> Option<Guards> {
     all_guards(plan, (at, route)).into_iter().reduce(|all, own| common(&all, &own))
 }
@@ -145,7 +145,7 @@ fn identities(route: &Route) -> impl Iterator<Item = (&'static str, &str)> {
     std::iter::once(("match", &*route.matches)).chain(name)
 }
 
-/// Services, endpoints and stored responses that are reached.
+/// Finds lost guards of services, endpoints and stored responses.
 fn places(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
     let known = KnownPlaces::of(before);
     let led = Led::of((before, after), &known);
@@ -164,11 +164,11 @@ fn places(before: &Plan, after: &Plan, lost: &mut BTreeSet<LostProtection>) {
     }
 }
 
-/// Where the routes of a plan lead, by what they are known by.
+/// The places that the routes of a plan lead to, by the keys that identify the routes.
 struct Led<'p> {
     places: HashSet<((&'static str, &'p str), Place)>,
     sealed: HashMap<(&'static str, &'p str), &'p SealedRoute>,
-    /// Matches that more routes have than before: one of them is new.
+    /// Matches shared by more routes than before: one of these routes is new.
     more: HashSet<&'p str>,
 }
 
@@ -193,13 +193,13 @@ impl<'p> Led<'p> {
         Self { places, sealed, more }
     }
 
-    /// Whether the route has led to a place.
+    /// Whether the route already led to this place.
     fn has(&self, way: &Way<'_>, place: &Place) -> bool {
         let mut identities = identities(way.route).filter(|(kind, text)| self.is_one((kind, text)));
         identities.any(|identity| self.places.contains(&(identity, place.clone())))
     }
 
-    /// Whether a way of labels is there as it was: with the same keys, for the same addresses and services.
+    /// Whether a sealed way is unchanged: same keys, addresses and services.
     fn has_sealed(&self, before: &Plan, (after, way): (&Plan, &Way<'_>)) -> bool {
         let To::Sealed(own) = &way.route.to else { return false };
         let names = |plan: &Plan, route: &SealedRoute| -> BTreeSet<String> {
@@ -217,7 +217,7 @@ impl<'p> Led<'p> {
                 .any(|identity| self.sealed.get(&identity).is_some_and(is_same))
     }
 
-    /// Whether a route can be told by this.
+    /// Whether this key identifies one route.
     fn is_one(&self, (kind, text): (&str, &str)) -> bool {
         kind != "match" || !self.more.contains(text)
     }

@@ -1,8 +1,8 @@
 //! No spelling of a path leads around a protection of a file: random trees of files, random configurations that protect
 //! some of them, and random spellings of their paths, through the router and the filters without sockets.
 //!
-//! Every file is in reach of a route with `files` and without a guard, which takes whatever no other route takes.
-//! 10,000 spellings are tried, with `THALWEG_LONG=1` 100,000.
+//! Every file is also reachable through an unguarded catch-all route with `files`. 10,000 spellings are tried, with
+//! `THALWEG_LONG=1` 100,000.
 
 #![expect(clippy::unwrap_used, reason = "a test: a panic is the report")]
 
@@ -59,7 +59,7 @@ const NAMES: &[&str] = &[
     "a^b",
 ];
 
-/// Random choices that are the same in each run.
+/// Random choices, reproducible in each run.
 struct Dice(Seed);
 
 impl Dice {
@@ -102,7 +102,7 @@ fn grow(dice: &mut Dice, root: &Path) -> Vec<Names> {
     let mut files = BTreeMap::new();
     for _ in 0..12 {
         let mut names: Names = (0..1 + dice.below(3)).map(|_| dice.one(NAMES)).collect();
-        // What is a directory is no file: the last name has one of two ends.
+        // File names have one of two endings, so they never equal a directory's name.
         names.push(dice.one(&["f.txt", "index.html"]));
         let place = names.iter().fold(root.to_owned(), |place, name| place.join(name));
         std::fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -116,7 +116,7 @@ fn escape(byte: u8, dice: &mut Dice) -> String {
     if dice.is(2) { format!("%{byte:02X}") } else { format!("%{byte:02x}") }
 }
 
-/// A name as a pattern or a plain client writes it: what must be escaped is, some of the rest, too.
+/// A name as a pattern or a plain client writes it: all necessary escapes, and some others.
 fn written(name: &str, dice: &mut Dice) -> String {
     let needs = |byte: u8| !(byte.is_ascii_alphanumeric() || b"-._~!$&'(),;=:@+".contains(&byte));
     name.bytes().fold(String::new(), |mut out, byte| {
@@ -128,7 +128,8 @@ fn written(name: &str, dice: &mut Dice) -> String {
     })
 }
 
-/// Where files are mounted, and how one of them is protected. Gives the configuration and the names of what is protected.
+/// Where files are mounted, and how one of them is protected. Gives the configuration and the names of the protected
+/// path.
 fn configure(dice: &mut Dice, root: &Path, files: &[Names]) -> (String, Names, &'static str) {
     let (mount, strip) = if dice.is(3) { ("/m", "{ strip_prefix: /m }, ") } else { ("", "") };
     let of = &files[dice.below(files.len())];
@@ -167,7 +168,7 @@ fn configure(dice: &mut Dice, root: &Path, files: &[Names]) -> (String, Names, &
     (text, names, kind)
 }
 
-/// A path that one reader or another may take for that of the file.
+/// A path that some reader may interpret as that of the file.
 fn spelled(dice: &mut Dice, mount: &str, names: &[&str]) -> String {
     let mut out = mount.to_owned();
     // Most have few oddities: several may hide each other.
@@ -225,7 +226,7 @@ fn spelled(dice: &mut Dice, mount: &str, names: &[&str]) -> String {
 /// The text of the file that a request gets. `has_form`: its path is matched in the form for it, else as it is forwarded.
 fn answered(plan: &Plan, path: &str, has_form: bool) -> Option<String> {
     let mut normal = Vec::new();
-    // Whether the route allows escapes is not asked: all are let pass.
+    // The route's `allow_encoded` is ignored: all escapes pass.
     normalize_path(path.as_bytes(), &mut normal).ok()?;
     let form = matched_form(&normal).filter(|_| has_form);
     let readings = form.as_ref().map(|(matched, doubts)| PathReadings { matched, doubts: *doubts });
@@ -321,7 +322,7 @@ fn no_spelling_of_a_protected_path_gets_the_file_without_the_guard() {
             open += 1;
         }
     }
-    // Else the test shows nothing: files that are not protected are served, in odd spellings, too.
+    // Guards the test against being vacuous: unprotected files are served, in odd spellings too.
     assert!(open > CONFIGURATIONS * times * SPELLINGS / 20, "{open} served");
     assert!(
         passed_by > 0,
@@ -330,7 +331,7 @@ fn no_spelling_of_a_protected_path_gets_the_file_without_the_guard() {
     assert!(kept.len() == 5 && kept.values().all(|count| *count > 200), "{kept:?}");
 }
 
-/// Services do what `files` does not: they may merge slashes, cut parameters and decode slashes.
+/// Unlike `files`, services may merge slashes, cut parameters and decode slashes.
 #[test]
 fn no_reading_of_a_path_reaches_a_service_around_a_guard() {
     let config = "listeners: { web: { address: ':8080' } }\n\
@@ -352,7 +353,7 @@ fn no_reading_of_a_path_reaches_a_service_around_a_guard() {
         ("/pub%2Fsecret/x", "400"),
         ("/pub/;/secret/x", "400"),
         ("/pub;a//secret%2Fx", "400"),
-        // What lies open within is not reached by an empty segment that an endpoint takes for a name.
+        // An open path within is not reachable through an empty segment that an endpoint takes for a name.
         ("/pub/secret//shared/x", "400"),
         ("/pub/secret/shared/x", "shared"),
         ("/pub/secret/shared//x", "shared"),

@@ -1,11 +1,12 @@
-//! Where credentials of clients stand in requests, by their names. Called by everything that writes logs, records, taps
-//! and recordings.
+//! Recognises credentials in requests by the names of parameters, fields and cookies. Called by every writer of logs,
+//! records, taps and recordings.
 //!
-//! One rule for parameters of queries, fields and cookies: a name is cut into words, at what is neither a letter nor a
-//! digit, before a digit and where small letters become large; one word that names a credential is enough. So
-//! `X-Amz-Signature`, `api_key` and `SAMLResponse` are hidden, and `monkey`, `author` and `passenger` are not.
+//! One rule for parameters of queries, fields and cookies: a name is split into words at each character that is
+//! neither a letter nor a digit, before a digit, and between lower and upper case; one word that names a credential
+//! is enough. So `X-Amz-Signature`, `api_key` and `SAMLResponse` are hidden, and `monkey`, `author` and `passenger`
+//! are not.
 
-/// Fields of requests that are credentials, or hold some, whatever their words.
+/// Request fields that always are or contain credentials.
 const FIELDS: &[&str] =
     &["authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token", "x-csrf-token"];
 /// Parts of the names of cookies that are credentials.
@@ -43,7 +44,7 @@ const WORDS: &[&str] = &[
     "hdnea",
     "hdntl",
 ];
-/// Parts of words that name one wherever they stand.
+/// Parts of words that name a credential at any position.
 const PARTS: &[&str] = &[
     "token",
     "secret",
@@ -64,9 +65,9 @@ const PARTS: &[&str] = &[
     "authoris",
     "authentic",
 ];
-/// Ends of words that name one.
+/// Endings of words that name a credential.
 const ENDS: &[&str] = &["key", "auth", "session"];
-/// Words in which none of that names one.
+/// Ordinary words that contain such a part or ending.
 const ORDINARY: &[&str] = &[
     "tokens",
     "tokenizer",
@@ -90,22 +91,22 @@ const ORDINARY: &[&str] = &[
     "authenticity",
     "cookies",
 ];
-/// Words beside which `code` is an ordinary number or name.
+/// Words next to which `code` is an ordinary number or name.
 const ORDINARY_CODES: &[&str] = &[
     "country", "zip", "postal", "post", "area", "region", "city", "state", "status", "error", "exit",
     "return", "reason", "response", "http", "lang", "language", "locale", "currency", "color", "colour",
     "product", "item", "source", "airport", "station", "bar", "qr", "type", "iata", "icao", "iso", "sku",
 ];
-/// Longest name that is looked at, in bytes: a longer one is hidden.
+/// Longest name that is examined, in bytes: values of longer names are hidden.
 const NAME: usize = 256;
 
-/// Whether a parameter, a field or a cookie may be a credential, or hold one, by its name. One too many costs a value
-/// that nobody sees.
+/// Whether a parameter, a field or a cookie may be or contain a credential, by its name. A false positive only hides
+/// a harmless value.
 pub fn may_be_secret(name: &str) -> bool {
     if name.len() > NAME {
         return true;
     }
-    // `SAMLart` has no border where its words meet.
+    // `SAMLart` has no case change between its words.
     let begins_with_saml = |part: &str| part.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("saml"));
     if name.split(|char: char| !char.is_ascii_alphanumeric()).any(begins_with_saml) {
         return true;

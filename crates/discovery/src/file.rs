@@ -142,7 +142,7 @@ impl From<&Metadata> for Stamp {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, String> {
-    // Not as a pipe is opened, which waits for its other end.
+    // Opening a pipe must not wait for its other end.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = file.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What documents may not lead to, whatever sources find later.
+//! Pairs of services that must stay apart: endpoints that sources find later may not lead a document past a guard.
 
 use super::documents::{Flaw, added_routes};
 use super::has_guards;
@@ -7,14 +7,14 @@ use super::ways::{Goal, ways};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use thalweg_proxy::Plan;
 
-/// Which services documents lead to without what stands on the ways to services of the file. What sources find for
-/// these services later is compared by it: an endpoint of the latter is none of the former. Services by their positions
-/// in the plan with the documents.
+/// Services that documents reach without the guards that the file has on its ways to other services. Endpoints that
+/// sources find later are compared with it: an endpoint of a guarded service may not become an endpoint of such an
+/// open service. Services are numbered by their positions in the plan with the documents.
 #[derive(Clone, Debug, Default)]
 pub struct Apart {
-    /// Services of the file, with what stands on the ways to them: a number for each kind.
+    /// Services of the file, with the kind of guards on the ways to them, as a number.
     guarded: HashMap<usize, usize>,
-    /// Services that documents lead to, with the kinds that they lack and why.
+    /// Services that documents lead to, with the missing kinds and the reasons.
     open: BTreeMap<usize, Vec<(usize, String)>>,
 }
 
@@ -70,12 +70,12 @@ impl Apart {
         apart
     }
 
-    /// The services that documents lead to without something.
+    /// The services that documents reach without a guard of the file.
     pub fn open(&self) -> impl Iterator<Item = usize> {
         self.open.keys().copied()
     }
 
-    /// Those of them that are kept from one of these.
+    /// The open services that must stay apart from one of the `changed` services.
     pub fn open_beside(&self, changed: &[usize]) -> Vec<usize> {
         let kinds: HashSet<usize> = changed.iter().filter_map(|at| self.guarded.get(at).copied()).collect();
         if kinds.is_empty() {

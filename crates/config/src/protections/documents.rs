@@ -1,8 +1,8 @@
-//! What documents of sources lead to past the protections of the file.
+//! Finds routes and services in documents that bypass protections of the file.
 //!
-//! The author of a document is trusted with routes of its own, and with nothing that the file protects. So a document
-//! leads to such a place only through a guard that the file itself has on a way there, with the same argument and
-//! without conditions, and through no filter of its own that could change what the guard has verified.
+//! The author of a document is trusted with its own routes, but not with places that the file protects. So a
+//! document's way to such a place needs a guard that the file has on a way there, with the same argument and without
+//! conditions. It may have no filter of the document's own that could change fields that the guard has verified.
 
 use super::guards::{Guard, Guards, Terms, lacking};
 use super::has_guards;
@@ -42,10 +42,10 @@ const HARMLESS: &[&str] = &[
     "throttle",
 ];
 
-/// How a document gets a guard.
+/// The remedy in messages: how a document gets a guard.
 const REMEDY: &str = "name a chain of the file that has it, without a condition";
 
-/// Something in a document that leads past a protection.
+/// An entry of a document that bypasses a protection.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Bypass {
     /// `routes.NAME` or `services.NAME`.
@@ -54,7 +54,7 @@ pub(crate) struct Bypass {
     pub(crate) why: String,
 }
 
-/// What the documents in a plan lead to past the protections of the file `alone`.
+/// The entries of documents in a plan that bypass protections of the file `alone`.
 pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     let mut found = Vec::new();
     if !has_guards(alone) && alone.listeners.iter().all(|listener| listener.access.is_none()) {
@@ -85,7 +85,7 @@ pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     found
 }
 
-/// Who may connect to each listener, as it is written; `None`: everybody.
+/// The `access` of each listener, as written; `None`: all clients may connect.
 fn access(plan: &Plan) -> HashMap<&str, Option<String>> {
     let text = |listener: &Listener| listener.access.as_ref().map(ToString::to_string);
     plan.listeners.iter().map(|listener| (&*listener.name, text(listener))).collect()
@@ -103,13 +103,13 @@ fn open_listener<'p>(
     way.listeners.iter().find(is_open).copied().filter(|_| !wanted.is_empty())
 }
 
-/// The positions of the routes of documents: behind those of the file, before those of connections. Names do not tell:
-/// a route of connections has that of its listener, which is not taken.
+/// The positions of the routes of documents: after the file's routes and before the routes of L4 listeners. Names
+/// cannot identify them: an L4 route has the name of its listener, which documents may use.
 pub(crate) fn added_routes(alone: &Plan, with: &Plan) -> Range<usize> {
     alone.table.len()..with.table.len()
 }
 
-/// What is wrong with a way of a document to what the file protects so.
+/// The flaw in a document's way to a protected place.
 #[derive(Debug)]
 pub(super) enum Flaw {
     /// It lacks this guard.
@@ -128,13 +128,13 @@ impl Flaw {
             return Some(Self::Lacks(guard));
         }
         let changes = |step: &&Step| !HARMLESS.contains(&step.name()) && !known.has_step(step.written);
-        // What is stored was asked for by routes of the file.
+        // Stored responses were requested by routes of the file.
         let is_asked = !known.is_open() && !matches!(way.goal, Goal::Space(_));
         let step = way.steps.iter().find(changes).filter(|_| is_asked)?;
         Some(Self::Changes(step.name()))
     }
 
-    /// A sentence on the route that has it.
+    /// A sentence about the route with this flaw.
     pub(super) fn of_route(&self, name: &str) -> String {
         match self {
             Self::Lacks(guard) => format!("the route `{name}` has no `{guard}` of the file"),
@@ -144,7 +144,7 @@ impl Flaw {
         }
     }
 
-    /// The same with the place that the route leads to, and what helps.
+    /// The same with the place that the route leads to, and the remedy.
     fn of_way(&self, way: &Way<'_>, place: &Place) -> String {
         let call = if way.kind == Kind::Call { " by a request of a filter" } else { "" };
         let remedy = match self {
@@ -176,7 +176,7 @@ fn matches(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     }
 }
 
-/// Health checks are requests, too, and nothing stands before them.
+/// Health checks are requests too, and no filter runs before them.
 fn health_checks(alone: &Plan, with: &Plan, known: &KnownPlaces, found: &mut Vec<Bypass>) {
     let of_file: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
     let added = with.services.iter().filter(|service| !of_file.contains(&*service.name));

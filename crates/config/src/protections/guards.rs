@@ -1,17 +1,17 @@
-//! Filters that refuse requests, as they stand on a way to something, and which of them stand for which.
+//! Guards: filters on a way that refuse requests, and the rule by which one guard may replace another.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use thalweg_filter::{Step, Written};
 
-/// What must be the same of a guard that stands where another one stood.
+/// The properties that a guard must share with the guard that it replaces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Terms {
-    /// Its name: an operator may change the argument of a filter that stays.
+    /// The name: an operator may change the argument of a filter that stays.
     Edit,
-    /// Its argument, as it is written, and its conditions: of a route that is new.
+    /// The argument as written, and the conditions: for a new route.
     New,
-    /// Its argument, and it has no conditions: the author of a document chooses what they are asked about.
+    /// The argument, without conditions: the author of a document controls the input of conditions.
     Document,
 }
 
@@ -19,7 +19,7 @@ pub(super) enum Terms {
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Guard {
     pub(super) name: &'static str,
-    /// Conditions; none: always.
+    /// Its conditions; empty: it always runs.
     when: Vec<String>,
     written: Option<Written>,
 }
@@ -30,12 +30,12 @@ impl Guard {
         step.filter.guards().then(|| Self { name: step.name(), when: when(), written: step.written })
     }
 
-    /// Whether this is there whenever `other` is.
+    /// Whether this guard runs whenever `other` does.
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.name == other.name && (self.when.is_empty() || self.when == other.when)
     }
 
-    /// Whether it may stand for `wanted`.
+    /// Whether it may replace `wanted`.
     fn stands_for(&self, wanted: &Self, terms: Terms) -> bool {
         let has_same = |is_enough: fn(&Written, &Written) -> bool| {
             let both = self.written.as_ref().zip(wanted.written.as_ref());
@@ -63,14 +63,14 @@ impl fmt::Display for Guard {
 /// The guards on one way.
 pub(super) type Guards = BTreeSet<Guard>;
 
-/// Those that are on both ways.
+/// The guards on both ways.
 pub(super) fn common(one: &Guards, other: &Guards) -> Guards {
     let covered = |guard: &&Guard, by: &Guards| by.iter().any(|known| known.covers(guard));
     let both = one.iter().filter(|guard| covered(guard, other));
     both.chain(other.iter().filter(|guard| covered(guard, one))).cloned().collect()
 }
 
-/// The guards of `wanted` that none of those that are there stands for.
+/// The guards of `wanted` that no present guard may replace.
 pub(super) fn lacking<'a>(
     wanted: &'a Guards,
     there: &'a Guards,

@@ -1,4 +1,4 @@
-//! What stands on the ways that a plan has to each place, and what another way there lacks.
+//! The guards on a plan's ways to each place, and the guards that another way there lacks.
 
 use super::guards::{Guard, Guards, Terms, common, lacking};
 use super::paths::Paths;
@@ -11,9 +11,9 @@ use thalweg_proxy::Plan;
 /// The ways to something.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Ways {
-    /// The guards of each, by the listeners at which it begins.
+    /// The guards of each way, by its listeners.
     by_listener: BTreeMap<String, BTreeSet<Guards>>,
-    /// Those on all of them.
+    /// The guards on all ways.
     common: Option<Guards>,
 }
 
@@ -36,7 +36,7 @@ impl Ways {
         self.by_listener.values().flatten().any(BTreeSet::is_empty)
     }
 
-    /// Those of both.
+    /// The union of both.
     fn with(&self, other: &Self) -> Self {
         let mut both = self.clone();
         for (listener, all) in &other.by_listener {
@@ -49,8 +49,8 @@ impl Ways {
         both
     }
 
-    /// What a way lacks: of an edit, of what all have; else, at each of its listeners, of the one here that it is closest
-    /// to. A listener that is unknown counts as all that are known.
+    /// The guards that a way lacks. For an edit it is compared with the guards on all ways, otherwise with the
+    /// closest known way at each of its listeners. An unknown listener counts as all known ones.
     fn lacked_by(&self, way: &Way<'_>, terms: Terms) -> Vec<Guard> {
         if terms == Terms::Edit {
             let all = self.common.iter().flat_map(|all| lacking(all, &way.guards, terms));
@@ -68,16 +68,16 @@ impl Ways {
     }
 }
 
-/// What stands on the ways to one place.
+/// The filters on the ways to one place.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Known {
     requests: Ways,
     calls: Ways,
     /// The filters on the ways of requests.
     steps: BTreeSet<Written>,
-    /// Those that send requests there.
+    /// The filters that send subrequests there.
     callers: BTreeSet<Written>,
-    /// Paths of requests that come without a guard, and of those that come through one.
+    /// Paths of requests that arrive without a guard, and with one.
     open: Paths,
     guarded: Paths,
 }
@@ -91,7 +91,7 @@ impl Known {
                 match (Paths::of(way), way.guards.is_empty()) {
                     (paths, false) => self.guarded.add(paths.unwrap_or_else(Paths::all)),
                     (Some(paths), true) => self.open.add(paths),
-                    // It is not known what the service is asked for.
+                    // The paths of the requests to the service are not known.
                     (None, true) => {}
                 }
             }
@@ -99,7 +99,7 @@ impl Known {
                 self.calls.add(way);
                 self.callers.extend(way.caller);
             }
-            // A label is let in by its key; it opens the place to nobody else.
+            // A label is authorised by its key; it opens the place to no other request.
             Kind::Sealed => {}
         }
     }
@@ -109,7 +109,7 @@ impl Known {
         ways.by_listener.values().flatten()
     }
 
-    /// The listeners at which requests to the place come in.
+    /// The listeners of requests to the place.
     pub(super) fn listeners(&self) -> impl Iterator<Item = &str> {
         self.requests.by_listener.keys().map(String::as_str)
     }
@@ -119,13 +119,13 @@ impl Known {
         self.all().any(|guards| !guards.is_empty())
     }
 
-    /// Whether a way has none, so that nothing that a filter verifies can be relied on.
+    /// Whether a way has no guard, so that the service cannot rely on verified fields.
     pub(super) fn is_open(&self) -> bool {
         self.all().any(BTreeSet::is_empty)
     }
 
-    /// What another way to the place lacks. A call of the file stays as free as it is; one with another argument may ask
-    /// for anything, as requests may.
+    /// The guards that another way to the place lacks. A subrequest of the file stays unrestricted; one with another
+    /// argument is treated like a client request, since it may have any target.
     pub(super) fn lacked_by(&self, way: &Way<'_>, terms: Terms) -> Vec<Guard> {
         if way.kind == Kind::Call && (terms == Terms::Edit || self.is_known_call(way)) {
             return self.requests.with(&self.calls).lacked_by(way, terms);
@@ -138,8 +138,8 @@ impl Known {
         way.caller.is_some_and(|caller| self.callers.contains(&caller))
     }
 
-    /// What a way of a document lacks. Where requests of some paths come without a guard, a document may send those of
-    /// the same paths there, and no others; what a filter asks for is not known.
+    /// The flaw of a document's way. If the file leaves some paths unguarded, a document may send requests for those
+    /// paths there, and no others. The paths of subrequests are not known.
     pub(super) fn lacked_by_document(&self, way: &Way<'_>) -> Option<Guard> {
         if let Some(guard) = self.lacked_by(way, Terms::Document).into_iter().next() {
             return Some(guard);
@@ -177,17 +177,17 @@ impl KnownPlaces {
         Self(known)
     }
 
-    /// What is known of the service of this name.
+    /// The ways to the service of this name.
     pub(super) fn service(&self, name: &str) -> Option<&Known> {
         self.0.get_exactly(&Place::Service(name.into()))
     }
 
-    /// What is known of a place that has guards on ways there.
+    /// The ways to a place, if one of them has guards.
     pub(super) fn at(&self, place: &Place) -> Vec<(&Place, &Known)> {
         self.0.get(place).into_iter().filter(|(_, known)| known.is_guarded()).collect()
     }
 
-    /// Tells of each of these places that another way leads to, if it has guards.
+    /// Calls `each` for every place that another way leads to, if it has guards here.
     pub(super) fn for_each<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
         self.for_all(way, |place, known| {
             if known.is_guarded() {
@@ -196,14 +196,14 @@ impl KnownPlaces {
         });
     }
 
-    /// The same of all.
+    /// The same for all places, guarded or not.
     pub(super) fn for_all<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
         let mut each = |(place, known): (&'a Place, &'a Known)| each(place, known);
         if let Goal::Addresses(sealed) = way.goal {
             let permits = |address| sealed.allow.permits(address, |_| false).is_ok();
             for (place, known) in self.0.iter() {
                 let sockets = place.sockets();
-                // What a host name stands for is not known here.
+                // Host names are not resolved here.
                 let may_be = matches!(place, Place::Name(..)) && sockets.is_empty();
                 if sockets.into_iter().any(permits) || may_be && !sealed.allow.is_empty() {
                     each((place, known));

@@ -1,12 +1,12 @@
-//! Which paths routes lead to one place, as far as that can be compared: what a document may ask for without a guard
-//! where the file has a guard for other paths of the same service.
+//! Sets of paths that routes send to one place, as far as they can be compared. They decide which paths a document
+//! may request without a guard where the file guards other paths of the same service.
 
 use super::ways::Way;
 use std::collections::BTreeSet;
 use thalweg_filter::Moves;
 use thalweg_route::PathPattern;
 
-/// What of the paths below a prefix is meant.
+/// The part of the paths at and below a prefix.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Extent {
     /// The prefix alone.
@@ -22,7 +22,7 @@ enum Extent {
 pub(super) struct Paths(BTreeSet<(String, Extent)>);
 
 impl Paths {
-    /// Those that the service of a way is asked for; `None`: a filter changes them.
+    /// The paths of the requests to the service of a way; `None`: a filter changes them.
     pub(super) fn of(way: &Way<'_>) -> Option<Self> {
         if way.steps.iter().any(|step| step.filter.moves() == Moves::Request) {
             return None;
@@ -50,12 +50,12 @@ impl Paths {
         self.0.extend(other.0);
     }
 
-    /// Whether a path may be one of both.
+    /// Whether a path may be in both sets.
     pub(super) fn may_meet(&self, other: &Self) -> bool {
         self.0.iter().any(|(one, _)| other.0.iter().any(|(two, _)| is_below(one, two) || is_below(two, one)))
     }
 
-    /// Whether all of the other ones are among these.
+    /// Whether every path of `other` is in this set.
     pub(super) fn cover(&self, other: &Self) -> bool {
         let covered = |(path, extent): &(String, Extent)| {
             self.0.iter().any(|(known, of)| match of {
@@ -68,7 +68,7 @@ impl Paths {
     }
 }
 
-/// Whether a path is this prefix, or stands below it.
+/// Whether a path equals this prefix or is below it.
 fn is_below(prefix: &str, path: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,8 +1,8 @@
-//! What ways lead to, and the spellings of one address.
+//! Places, the goals of ways: services, endpoints and cache spaces; and the spellings of one address.
 //!
-//! Addresses are compared in canonical form. Of the addresses of the loopback, `localhost` and the unspecified
-//! addresses, a configuration may know some and not others: one that is unknown stands for all of the same port that
-//! are known, because a server that listens at all addresses is reached at each.
+//! Addresses are compared in canonical form. Loopback addresses, `localhost` and the unspecified addresses all reach
+//! a server that listens on every address. So one of these that a configuration does not contain matches all of them
+//! that it contains with the same port.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use thalweg_sealed::reach::canonical;
 use thalweg_upstream::Address;
 
-/// Something that a way leads to.
+/// The goal of a way.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum Place {
     /// A service, by its name.
@@ -52,7 +52,7 @@ impl Place {
         }
     }
 
-    /// The port, if it is the machine itself, whichever of its spellings.
+    /// The port, if the address is this machine's in any spelling.
     fn loopback_port(&self) -> Option<u16> {
         match self {
             Self::Socket(ip, port) => (ip.is_loopback() || ip.is_unspecified()).then_some(*port),
@@ -61,7 +61,7 @@ impl Place {
         }
     }
 
-    /// The addresses that it is, as far as that is known without asking.
+    /// Its socket addresses, as far as they are known without resolution.
     pub(super) fn sockets(&self) -> Vec<SocketAddr> {
         match self {
             Self::Socket(ip, port) => vec![SocketAddr::new(*ip, *port)],
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// RFC 6761 §6.3, and what systems write in `/etc/hosts` beside it.
+/// Names of RFC 6761 §6.3, and usual names of the loopback in `/etc/hosts`.
 fn is_localhost(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")
@@ -99,11 +99,11 @@ fn number(host: &str) -> Option<Ipv4Addr> {
     fits.then(|| Ipv4Addr::from(((high << bits) | u64::from(*last)) as u32))
 }
 
-/// Things by their places.
+/// A map keyed by place.
 #[derive(Clone, Debug)]
 pub(super) struct ByPlace<T> {
     all: HashMap<Place, T>,
-    /// Places that are the machine itself, by their ports.
+    /// Places on this machine, by port.
     loopback: HashMap<u16, BTreeSet<Place>>,
 }
 
@@ -125,7 +125,7 @@ impl<T> ByPlace<T> {
         self.all.get(place)
     }
 
-    /// What is known of a place, or of those that it may be.
+    /// The values of a place, or of the places that it may be.
     pub(super) fn get(&self, place: &Place) -> Vec<(&Place, &T)> {
         if let Some(known) = self.all.get_key_value(place) {
             return vec![known];
@@ -149,12 +149,12 @@ impl<T> ByPlace<T> {
 pub struct KeptPlaces(ByPlace<String>);
 
 impl KeptPlaces {
-    /// Adds one.
+    /// Adds an address.
     pub fn add(&mut self, address: &Address, why: impl FnOnce() -> String) {
         self.0.entry_or(&Place::of(address), why);
     }
 
-    /// Why an endpoint may not be there; `None`: it may.
+    /// Why an endpoint may not have this address; `None`: it may.
     pub fn why(&self, address: &Address) -> Option<&str> {
         let known = (!self.0.is_empty()).then(|| self.0.get(&Place::of(address)))?;
         known.first().map(|(_, why)| &***why)
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!(known.get(&place).into_iter().map(|(_, it)| *it).collect::<Vec<_>>(), [1], "{text}");
         }
         assert!(known.get(&place("10.0.0.2")).is_empty());
-        // What is known by itself is itself alone.
+        // A place that is known itself matches only itself.
         known.entry_or(&place("127.0.0.2"), || 3);
         assert_eq!(known.get(&place("127.0.0.2"))[0].1, &3);
         assert_eq!(known.get(&place("localhost")).len(), 2);

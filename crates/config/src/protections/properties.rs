@@ -1,7 +1,7 @@
-//! No document and no new route leads to a protected endpoint past the guard of the file, whichever way it goes.
+//! Property: no document and no new route reaches a protected endpoint without the guard of the file, by any way.
 //!
-//! What counts is read off the plan by other means than those of the module: the guard is known by its argument, and
-//! the endpoint by a list of its spellings.
+//! The oracle reads the plan independently of the module: it identifies the guard by its argument, and the endpoint
+//! by a list of its spellings.
 
 use super::lost;
 use crate::{Offer, check_text, with_documents};
@@ -80,7 +80,7 @@ fn file((filters, of_service): (&str, &str), more: &Parts) -> String {
     )
 }
 
-/// What is added to the sections of a file, each with a comma before it.
+/// Additions to the sections of a file, each with a comma before it.
 #[derive(Clone, Debug, Default)]
 struct Parts {
     chains: String,
@@ -227,7 +227,7 @@ proptest! {
     }
 }
 
-/// The property above would hold if nothing ran.
+/// Guards the property above against being vacuous.
 #[test]
 fn a_document_leads_there_through_the_chain_of_the_file() {
     for (at, of_file) in FILES.iter().enumerate() {

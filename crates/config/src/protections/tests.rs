@@ -1,4 +1,4 @@
-//! What is lost between two configurations, from text to plan.
+//! Tests of lost protections between two configurations, from text to plan.
 
 use super::*;
 use crate::check_text;
@@ -66,7 +66,7 @@ fn a_route_that_lacks_what_it_had_is_named() {
             "routes: [ { name: admin, match: { path: /ad/* }, filters: [ AUTH ], to: a }, { to: a } ]",
             "`routes.admin` has no `access`, which it has until now",
         ),
-        // It is there at times, or for show.
+        // The filter is conditional, or a dry run.
         (
             "routes: [ { name: admin, match: { path: /admin/* }, filters: [ { auth: { network: 10.0.0.0/8 }, when: { path: /admin/x } }, ACCESS ], to: a }, { to: a } ]",
             "`routes.admin` has no `auth`, which the route of `/admin/*` has until now",
@@ -146,14 +146,14 @@ fn a_new_listener_needs_an_access_that_the_others_have() {
     ] {
         assert_eq!(told(&before, &after(more)), expected, "{more}");
     }
-    // Instead of the other one.
+    // In place of the other listener.
     assert!(told(&before, &of("other: { address: ':8081' }")).contains("`listeners.other` has no `access`"));
-    // One that is open serves the same routes already.
+    // An open listener already serves the same routes.
     let open = of(&format!("{known}, open: {{ address: ':8082' }}"));
     assert_eq!(told(&open, &of(&format!("{known}, other: {{ address: ':8081' }}"))), "");
 }
 
-/// The service `a` behind `auth`, and beside it what is added.
+/// The service `a` behind `auth`, with additions.
 fn guarded(more: &str) -> String {
     format!(
         "chains: {{ safe: [ AUTH ] }}\n\
@@ -184,7 +184,7 @@ fn a_new_route_needs_the_argument_that_the_file_has() {
             "`routes.n` has no `auth` with the argument, which every way to the service `a` has until now";
         assert_eq!(told(&before, &route(filters)), expected, "{filters}");
     }
-    // Another route that leads there now; and the one that does already, which an operator may edit.
+    // A new route to the service; and the existing one, which an operator may edit.
     let edited = before.replace(
         "match: { host: b.test }, to: b",
         "match: { host: b.test }, filters: [ { auth: { network: 0.0.0.0/0 } } ], to: a",
@@ -195,15 +195,15 @@ fn a_new_route_needs_the_argument_that_the_file_has() {
         "filters: [ { auth: { network: 0.0.0.0/0 } } ], to: a",
     );
     assert_eq!(told(&before, &edited), "");
-    // One more for the same requests, before it.
+    // One more route for the same requests, before it.
     let copy =
         "{ match: { host: a.test }, filters: [ { auth: { network: 0.0.0.0/0 } } ], to: a }, { name: a,";
     assert!(told(&before, &before.replace("{ name: a,", copy)).contains("has no `auth` with the argument"));
-    // Another name for it.
+    // Another name for the route.
     assert_eq!(told(&before, &edited.replace("{ name: a,", "{ name: z,")), "");
 }
 
-/// What people are told of an argument has no secrets in it; what is compared has.
+/// The displayed argument omits secrets; the compared one includes them.
 #[test]
 fn another_password_for_the_same_user_is_another_argument() {
     let hash = |last: char| {
@@ -246,7 +246,7 @@ fn requests_of_filters_are_ways_to_what_they_call() {
                 .contains("`routes.n` has no `auth`")
         );
         assert_eq!(told(&before, &route(&format!("{{ chain: safe }}, {filter}"))), "", "{filter}");
-        // What the file calls may be called.
+        // A service that the file calls may be called.
         assert_eq!(told(&route(filter), &route(filter)), "", "{filter}");
     }
     let chosen = guarded(

@@ -1,9 +1,9 @@
-//! Every way on which a plan leads a request to a service, an endpoint or a stored response, and the filters that stand
-//! before it.
+//! Ways: every path by which a plan leads a request to a service, an endpoint or a stored response, with the filters
+//! on it.
 //!
-//! Routes lead somewhere, and so do filters that send requests of their own (`mirror`, `ext`, `wasm`, `auth`), and
-//! labels of sealed routes. On the way of a call stand the filters before the one that makes it; those of the service
-//! that is called are not asked.
+//! Ways come from routes, from filters that send subrequests (`mirror`, `ext`, `wasm`, `auth`), and from labels of
+//! sealed routes. The way of a subrequest has the filters before the one that sends it; the filters of the called
+//! service do not run.
 
 use super::guards::{Guard, Guards};
 use super::places::Place;
@@ -14,18 +14,18 @@ use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{ListenerProtocol, Route, SealedRoute, To};
 use thalweg_upstream::Service;
 
-/// How a way leads somewhere.
+/// The kind of a way.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     /// Requests of the route go there.
     Request,
-    /// A filter sends requests of its own.
+    /// A filter sends subrequests.
     Call,
     /// A sealed label may name it.
     Sealed,
 }
 
-/// Where a way leads.
+/// The goal of a way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Goal<'p> {
     /// A service with its endpoints.
@@ -49,12 +49,12 @@ pub(super) struct Way<'p> {
     pub(super) guards: Guards,
     /// The filters before the goal, the guards among them.
     pub(super) steps: &'p [Step],
-    /// The filter that sends a request of its own.
+    /// The filter that sends the subrequest.
     pub(super) caller: Option<Written>,
 }
 
 impl Way<'_> {
-    /// What it leads to; addresses of labels are looked for among those that are known.
+    /// The places that it leads to; for labels, the caller searches the known addresses.
     pub(super) fn places(&self) -> Vec<Place> {
         match self.goal {
             Goal::Service(service) => {
@@ -68,7 +68,7 @@ impl Way<'_> {
     }
 }
 
-/// Whether a name was made from a position: another file has something else there.
+/// Whether a name was generated from a position, which means another route in another file.
 pub(crate) fn is_made(name: &str) -> bool {
     let digits = name.strip_prefix("route ").map(|rest| rest.trim_end_matches('\''));
     digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
@@ -90,8 +90,8 @@ pub(super) fn ways(plan: &Plan) -> impl Iterator<Item = Way<'_>> {
     })
 }
 
-/// The filters of every way that a route leads anywhere, one list for each listener and service; files may be what is
-/// protected, too.
+/// The filters of every way of a route, one list for each listener and service; the protected content may also be
+/// files.
 pub(super) fn all_guards(plan: &Plan, (at, route): (usize, &Route)) -> Vec<Guards> {
     let here = matches!(route.to, To::Nowhere).then_some(None);
     let services: Vec<_> = route.all_services().map(Some).chain(here).collect();
@@ -103,12 +103,12 @@ pub(super) fn all_guards(plan: &Plan, (at, route): (usize, &Route)) -> Vec<Guard
     all
 }
 
-/// Whether everybody gets the same response.
+/// Whether every client gets the same response.
 fn responds(chain: &Chain) -> bool {
     chain.steps().iter().any(|step| step.name() == "respond" && step.when.is_empty())
 }
 
-/// Listeners at which the filters of a route are the same, with the number of one of them.
+/// Groups of listeners at which a route has the same filters, each with the position of one listener.
 fn sides<'p>(plan: &'p Plan, (at, route): (usize, &Route)) -> Vec<(Vec<&'p str>, u16)> {
     if route.filter_variants.is_empty() {
         let mut named: Vec<&str> = plan.listeners_of(at).map(|listener| &*listener.name).collect();
@@ -127,7 +127,7 @@ fn guards(steps: &[Step]) -> Guards {
     steps.iter().filter_map(Guard::of).collect()
 }
 
-/// A route as it is at some listeners.
+/// A route at one group of listeners.
 struct Side<'p> {
     plan: &'p Plan,
     at: usize,
@@ -154,7 +154,7 @@ impl<'p> Side<'p> {
         all
     }
 
-    /// To the services of the route, and the addresses of its labels.
+    /// Ways to the services of the route, and to the addresses of its labels.
     fn requests(&self, found: &mut Vec<Way<'p>>) {
         let sealed = match &self.route.to {
             To::Sealed(sealed) => Some(&**sealed),
@@ -174,7 +174,7 @@ impl<'p> Side<'p> {
         }
     }
 
-    /// To the services that filters send requests to.
+    /// Ways to the services that filters send subrequests to.
     fn calls(&self, by_name: &HashMap<&str, &'p Arc<Service>>, found: &mut Vec<Way<'p>>) {
         for chain in self.chains() {
             for (at, step) in chain.steps().iter().enumerate() {
@@ -190,7 +190,7 @@ impl<'p> Side<'p> {
         }
     }
 
-    /// To what caches have stored: they are asked once all filters have been.
+    /// Ways to stored responses: the cache lookup follows all filters.
     fn stored(&self, found: &mut Vec<Way<'p>>) {
         for chain in self.chains() {
             for rule in chain.caches() {

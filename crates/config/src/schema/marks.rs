@@ -1,4 +1,5 @@
-//! What a field may not do by API, and what is not shown of it: marks on the fields of Specs, and the place of a node.
+//! Marks on the fields of Specs: restrictions for the API and redaction; and [`Place`], the position of a node in the
+//! schema.
 //!
 //! A field of a Spec, a variant or a type has one of
 //! `#[schemars(extend("x-api" = "trust"))]`:
@@ -7,15 +8,15 @@
 //! |---|---|
 //! | `setting` | a setting of the process: only the file introduces it, with everything below it |
 //! | `reference` | names a file, a variable, a program or a socket: only the file introduces it |
-//! | `trust` | decides who is believed, or how strictly something is verified: only the file introduces it |
-//! | `whole` | reaches something that is the proxy's own: the same as in the file as a whole, or not there |
-//! | `secret` | a secret: its value is not shown, and belongs to its destination |
-//! | `destination` | an address that a secret beside it or below is sent to |
+//! | `trust` | decides on trust in peers, or on the strictness of a verification: only the file introduces it |
+//! | `whole` | reaches an internal resource of the proxy: as a whole the same as in the file, or absent |
+//! | `secret` | a secret: its value is redacted, and belongs to its destination |
+//! | `destination` | an address that receives a secret beside it or below |
 //! | `address` | an address that no secret is sent to |
 //!
-//! Beside it may stand `"x-kept" = true` (what has it in the file may not lose it), `"x-named" = true` (a map of fields
-//! or parameters, of which those are secrets whose names say so) and `"x-sent" = true` (what stands below goes to
-//! services, and secrets among it stay with them).
+//! Further marks: `"x-kept" = true` (an object of the file that has the key may not lose it), `"x-named" = true` (a
+//! map of fields or parameters, in which names of credentials mark secrets) and `"x-sent" = true` (values below it
+//! are sent to services, and their secrets may go to no other service).
 //!
 //! Marks of a map hold for everything below it. [`Place`] walks beside a tree of nodes. The marks are not published.
 
@@ -30,15 +31,15 @@ const API: &str = "x-api";
 const KEPT: &str = "x-kept";
 const NAMED: &str = "x-named";
 const SENT: &str = "x-sent";
-/// All of them.
+/// All keywords of marks.
 pub(super) const KEYWORDS: [&str; 4] = [API, KEPT, NAMED, SENT];
 /// Keywords of JSON Schema that say where a node may stand.
 const LOOKED_AT: [&str; 8] =
     ["$defs", "$ref", "additionalProperties", "anyOf", "const", "items", "properties", "type"];
-/// Longest chain of references and forms; the schema has no cycles, and this says so.
+/// Longest chain of references and forms; a bound, though the schema has no cycles.
 const DEPTH: usize = 16;
 
-/// The schema without its texts: it stays in memory.
+/// The schema without its texts, to save memory.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = annotated();
     strip(&mut schema);
@@ -52,29 +53,29 @@ static DESTINATIONS: LazyLock<BTreeSet<String>> = LazyLock::new(|| {
     names
 });
 
-/// What is said of a place.
+/// The marks of a place.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Marks {
     /// Only the file on disk introduces it.
     pub(crate) restricted: bool,
-    /// The same as in the file as a whole.
+    /// It must be the same as in the file as a whole.
     pub(crate) whole: bool,
     /// Its value is a secret.
     pub(crate) secret: bool,
-    /// Secrets beside it or below are sent there.
+    /// It receives secrets beside it or below.
     pub(crate) destination: bool,
-    /// It may not be taken away from what stays.
+    /// It may not be removed from an object that stays.
     pub(crate) kept: bool,
     /// A map of fields or parameters by name.
     pub(crate) named: bool,
-    /// It goes to services.
+    /// Its value is sent to services.
     pub(crate) sent: bool,
-    /// Somebody has decided about it.
+    /// It has a mark, possibly one without restrictions.
     decided: bool,
 }
 
 impl Marks {
-    /// Those of one schema object.
+    /// The marks of one schema object.
     fn of(schema: &Value) -> Self {
         let is_set = |keyword: &str| schema.get(keyword).and_then(Value::as_bool).unwrap_or(false);
         let word = schema.get(API).and_then(Value::as_str);
@@ -110,17 +111,17 @@ impl Marks {
     }
 }
 
-/// Where a node stands in the schema.
+/// The position of a node in the schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    /// What may stand there; empty: the schema does not know the place.
+    /// The allowed forms; empty: the schema does not know the place.
     forms: Vec<&'static Value>,
-    /// What is said of it.
+    /// Its marks.
     pub(crate) marks: Marks,
 }
 
 impl Default for Place {
-    /// That of a whole file.
+    /// The place of a whole file.
     fn default() -> Self {
         Self::unknown(Marks::default()).with(&SCHEMA, None, 0)
     }
@@ -131,12 +132,12 @@ impl Place {
         Self { forms: Vec::new(), marks }
     }
 
-    /// Whether the schema has a form for what stands there.
+    /// Whether the schema has a form for this place.
     pub(crate) fn is_known(&self) -> bool {
         !self.forms.is_empty()
     }
 
-    /// That of an entry of the map here.
+    /// The place of an entry of this map.
     pub(crate) fn key(&self, name: &str, value: &Node) -> Self {
         let mut place = Self::unknown(Marks::default());
         for form in &self.forms {
@@ -146,7 +147,7 @@ impl Place {
                 place = place.with(schema, Some(value), 0);
             }
         }
-        // A key that is not known is refused by the parser. Until then a secret beside it stays where it is.
+        // The parser refuses an unknown key. Until then it counts as the destination of a secret beside it.
         place.marks.destination |= !place.is_known() && DESTINATIONS.contains(name);
         if self.marks.named && may_be_secret(name) {
             place.marks.secret = true;
@@ -154,7 +155,7 @@ impl Place {
         place.inherit(self.marks)
     }
 
-    /// That of an element of the list here.
+    /// The place of an element of this list.
     pub(crate) fn item(&self, item: &Node) -> Self {
         let mut place = Self::unknown(Marks::default());
         for schema in self.forms.iter().filter_map(|form| form.get("items")) {
@@ -163,8 +164,8 @@ impl Place {
         place.inherit(self.marks)
     }
 
-    /// With what holds for everything below the map or list that it is in. What names the file of a secret is decided
-    /// for itself: it is not one.
+    /// Adds the inherited marks of the enclosing map or list. The name of a secret's file has its own mark: it is not
+    /// a secret.
     fn inherit(mut self, above: Marks) -> Self {
         let secret = self.marks.secret || (above.secret && !self.marks.decided);
         self.marks =
@@ -173,7 +174,7 @@ impl Place {
         self
     }
 
-    /// With what this schema says of the node. Without a node, all that it may say.
+    /// Adds this schema's marks for the node; without a node, all marks that it may have.
     fn with(mut self, schema: &'static Value, node: Option<&Node>, depth: usize) -> Self {
         if depth > DEPTH {
             return self;
@@ -191,7 +192,7 @@ impl Place {
             return self;
         }
         for form in forms(schema) {
-            // What one form says of texts does not hold for maps.
+            // The marks of a form for texts do not apply to maps.
             if node.is_none_or(|node| definition(form).is_some() || fits(form, node)) {
                 self = self.with(form, node, depth + 1);
             }
@@ -200,7 +201,7 @@ impl Place {
     }
 }
 
-/// Leaves only what [`Place`] and the suite look at.
+/// Keeps only the parts that [`Place`] and the suite use.
 fn strip(schema: &mut Value) {
     let Value::Object(object) = schema else { return };
     object.retain(|key, _| LOOKED_AT.contains(&key.as_str()) || KEYWORDS.contains(&key.as_str()));
@@ -214,13 +215,13 @@ fn strip(schema: &mut Value) {
     }
 }
 
-/// What a reference of the schema leads to.
+/// The target of a schema reference.
 fn definition(schema: &'static Value) -> Option<&'static Value> {
     let name = schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")?;
     SCHEMA.get("$defs")?.get(name)
 }
 
-/// Whether a node is of the kind that a form without forms of its own is for.
+/// Whether a node is of the kind of a leaf form.
 fn fits(form: &Value, node: &Node) -> bool {
     let Some(_) = form.get("type") else { return true };
     match &node.kind {

@@ -56,7 +56,7 @@ pub(crate) struct Chains<'a> {
     services: &'a [String],
     /// For files that filters name.
     secrets: &'a Secrets<'a>,
-    /// What tells filters and conditions from others.
+    /// The digests that identify filters and conditions.
     marks: &'a Marks,
     resolved: HashMap<&'a str, Resolved<'a>>,
     /// Chains that something names.

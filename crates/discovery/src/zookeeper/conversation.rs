@@ -1,17 +1,17 @@
-//! A session without its connection, for a caller that plays the server.
+//! A ZooKeeper session without its connection, for callers that act as the server (tests and fuzzing).
 
 use super::session::Session;
 use crate::kept::{Document, document};
 use std::fmt;
 
-/// A session that keeps the children of nodes as documents. Bytes go in and out; nothing is sent.
+/// A session that reads the children of nodes as documents: sans-I/O, with bytes in and out.
 pub struct Conversation {
     session: Session<Document>,
     known: usize,
 }
 
 impl Conversation {
-    /// A session that has asked nothing yet, about the nodes at these paths.
+    /// A new session for the nodes at these paths.
     pub fn about(paths: &[&str]) -> Self {
         Self { session: Session::new(paths.iter().map(|path| (*path).to_owned()), document), known: 0 }
     }
@@ -29,7 +29,7 @@ impl Conversation {
         self.session.take(frame)
     }
 
-    /// How many documents there are, of all nodes that were told last.
+    /// The number of documents in the last report of every node.
     pub fn documents(&mut self) -> usize {
         if let Some(known) = self.session.news(true).map(|(_, kept)| kept.count()).reduce(|a, b| a + b) {
             self.known = known;

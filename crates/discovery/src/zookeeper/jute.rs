@@ -1,7 +1,7 @@
 //! The records of ZooKeeper's protocol (Jute): numbers in network order, and bytes behind their length.
 //!
-//! Pure: bytes in, numbers and texts out. Nothing is read behind the end of a record, and nothing is reserved because a
-//! record promises it.
+//! Sans-I/O: bytes in, numbers and texts out. Invariant: no read goes past the end of a record, and no memory is
+//! reserved for a length that a record merely declares.
 
 /// Operations that a client asks for.
 pub mod op {
@@ -9,7 +9,7 @@ pub mod op {
     pub const EXISTS: i32 = 3;
     /// The data of a node, with a watch.
     pub const GET_DATA: i32 = 4;
-    /// Nothing, so that the session lives on.
+    /// A keep-alive of the session.
     pub const PING: i32 = 11;
     /// The names of the children of a node, with a watch.
     pub const GET_CHILDREN: i32 = 8;
@@ -60,7 +60,7 @@ impl Writer {
         self
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub fn bool(mut self, value: bool) -> Self {
         self.0.push(value.into());
         self

@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Questions that are under way at a time.
 const WINDOW: usize = 256;
-/// Most questions that wait for each node. A question that has not been sent has set no watch, so that there is at most
-/// one for each child, before and after a change of the children.
+/// Most requests that wait for each node. A request that has not been sent has set no watch, so there is at most one
+/// for each child, before and after a change of the children.
 const WAITING: usize = 2 * KEYS + 16;
 /// The node is not there.
 const NO_NODE: i32 = -101;
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(asked(&mut all).len(), 1);
     }
 
-    /// The queue of questions would grow as long as the connection lasts.
+    /// Without the bound, the queue of requests would grow as long as the connection lasts.
     #[test]
     fn notices_without_end_end_the_session() {
         let mut all = session("/s");

@@ -1,4 +1,4 @@
-//! Every key that looks as if it needed a mark has one.
+//! Suite: every key whose name or type suggests a mark has one.
 
 use super::walk::{Choice, elements, entries};
 use super::*;
@@ -45,7 +45,7 @@ const PARTS: &[&str] = &[
 ];
 /// Whole names of such keys.
 const WORDS: &[&str] = &["ca", "crl", "ask", "include", "revoked", "syslog"];
-/// Types of values that are addresses or secrets, whatever their keys are called.
+/// Types of values that are addresses or secrets under any key.
 const TYPES: &[&str] = &[
     "EndpointUrl",
     "ListenAddress",
@@ -57,7 +57,7 @@ const TYPES: &[&str] = &[
     "Url",
 ];
 
-/// Keys that look so and need no mark, by their definition, with the reason.
+/// Keys with such names that need no mark, by their definition, with the reason.
 const REVIEWED: &[(&str, &str)] = &[
     (
         "Access.allow",
@@ -113,10 +113,10 @@ const REVIEWED: &[(&str, &str)] = &[
     ("ZookeeperSource.path", "the name of a node of ZooKeeper; its servers are marked"),
 ];
 
-/// What has been seen of the keys of one definition.
+/// The keys seen in one definition.
 #[derive(Default)]
 struct Seen {
-    /// Somewhere it has no mark, nor has what it stands in.
+    /// In one place neither the key nor its parents have a mark.
     bare: bool,
 }
 
@@ -147,7 +147,7 @@ fn inherited(above: Marks, own: Marks) -> Marks {
     all
 }
 
-/// Sections and maps are not judged by their names: what stands in them is.
+/// Sections and maps are not judged by their names; their entries are.
 fn looks_restricted(key: &str, choice: &Choice) -> bool {
     let is_type = choice.types.iter().any(|name| TYPES.contains(&name.as_str()));
     let is_named = WORDS.contains(&key) || PARTS.iter().any(|part| key.contains(part));
@@ -179,7 +179,7 @@ fn every_key_that_names_an_address_a_file_a_secret_or_trust_is_marked() {
     }
 }
 
-/// A word that nobody reads would be no mark.
+/// A misspelled mark would have no effect.
 #[test]
 fn every_mark_is_a_word_that_is_known() {
     fn all(schema: &Value, found: &mut usize) {

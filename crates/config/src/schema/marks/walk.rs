@@ -1,16 +1,16 @@
-//! What may stand at each place of the schema, for the suites that go over all of them.
+//! Walks the schema and gives the allowed forms at each place, for the suites that visit all places.
 
 use super::{DEPTH, Marks, SCHEMA, definition};
 use crate::schema::forms;
 use serde_json::Value;
 
-/// What may stand at a place.
+/// The allowed forms at a place.
 pub(crate) struct Choice {
-    /// Its forms without forms of their own, each with the name of its definition.
+    /// Its leaf forms, each with the name of its definition.
     pub(crate) forms: Vec<(String, &'static Value)>,
     /// The names of the definitions on the way.
     pub(crate) types: Vec<String>,
-    /// What is said of the place by itself.
+    /// The place's own marks.
     pub(crate) marks: Marks,
 }
 
@@ -20,7 +20,7 @@ impl Choice {
         Self::of(&SCHEMA, "")
     }
 
-    /// What this schema, in that definition, admits.
+    /// The forms that this schema, in that definition, allows.
     pub(crate) fn of(schema: &'static Value, owner: &str) -> Self {
         let mut choice = Self { forms: Vec::new(), types: Vec::new(), marks: Marks::default() };
         choice.add(schema, owner, 0);
@@ -42,7 +42,7 @@ impl Choice {
     }
 }
 
-/// The keys of a form and what may stand there; `None` stands for a key that the user chooses.
+/// The keys of a form and their allowed forms; `None` stands for a key that the user chooses.
 pub(crate) fn entries<'a>(
     owner: &'a str,
     form: &'static Value,
@@ -53,7 +53,7 @@ pub(crate) fn entries<'a>(
     own.chain(chosen.map(move |schema| (None, Choice::of(schema, owner))))
 }
 
-/// What the elements of a form may be.
+/// The allowed forms of a form's elements.
 pub(crate) fn elements(owner: &str, form: &'static Value) -> Option<Choice> {
     form.get("items").map(|schema| Choice::of(schema, owner))
 }
