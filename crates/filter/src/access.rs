@@ -171,7 +171,7 @@ impl Upkeep for Lists {
     }
 }
 
-/// How the readings of a path are asked.
+/// Tests a condition against one, any or all readings of a path.
 type Fits = fn(&When, &Facts<'_>, FieldView<'_>) -> bool;
 
 impl Side {

@@ -84,7 +84,7 @@ pub(crate) trait Method: Any + Debug + Send + Sync {
     /// it. Called for each request that goes on, whichever methods know the client.
     fn remove_forged(&self, _cx: &mut RequestCx<'_>) {}
 
-    /// Fields by which it tells the service something.
+    /// Fields that the method sets for the service.
     fn own_fields(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -404,7 +404,7 @@ impl Filter for Auth {
     }
 }
 
-/// The client's network has sent too many wrong credentials: this one is not looked at.
+/// The refusal for a network that has sent too many wrong credentials: this one is not checked.
 fn too_many(cx: &mut RequestCx<'_>, wait: Duration) -> Finding {
     cx.fault_field("Retry-After", (wait.as_secs() + 1).to_string().as_bytes());
     Finding::refused(

@@ -17,12 +17,12 @@ pub struct Step {
     pub filter: Arc<dyn Filter>,
     /// All must fit; none: always.
     pub when: Vec<Arc<When>>,
-    /// How both are written; `None`: they are not.
+    /// The digests of both as written; `None`: they are not from a configuration.
     pub written: Option<Written>,
 }
 
-/// What tells a filter and its conditions, as a configuration writes them, from others: digests. Within one process
-/// equal texts have equal digests, whichever configuration they stand in.
+/// Digests of a filter and its conditions as written. Within one process equal texts have equal digests, also across
+/// configurations.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Written {
     /// Of the filter's name and its whole argument, secrets included.
@@ -75,7 +75,7 @@ pub struct Chain {
     bridge: Option<usize>,
     /// Those that cache, by their positions; `None`: none does.
     caches: Option<Arc<[CacheStep]>>,
-    /// Trailers of requests that do not go on; `None`: all do.
+    /// The rule for dropped request trailers; `None`: all trailers are forwarded.
     trailers: Option<Arc<TrailerRule>>,
 }
 
@@ -170,7 +170,7 @@ impl Chain {
         self.steps.iter().flat_map(|step| step.filter.credential_fields())
     }
 
-    /// Trailers of requests that do not go on; `None`: all do.
+    /// The rule for dropped request trailers; `None`: all trailers are forwarded.
     pub fn trailers(&self) -> Option<&Arc<TrailerRule>> {
         self.trailers.as_ref()
     }

@@ -269,7 +269,7 @@ impl Filter for Ext {
     }
 
     fn argument(&self) -> String {
-        // What stands behind `?` may be a secret.
+        // The query may contain a secret.
         let path = self.path.split('?').next().unwrap_or_default();
         let mut words = vec![format!("{} {path}", self.service)];
         words.extend(self.max_body.map(|bytes| format!("bodies of {}", size_text(bytes as u64))));

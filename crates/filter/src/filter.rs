@@ -47,13 +47,13 @@ pub trait Filter: Any + Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Fields of the request that it writes or removes whatever the client says in them, by name: trailers of these
-    /// names do not go on either.
+    /// The names of request fields that it overwrites or removes regardless of the client's values: trailers with
+    /// these names are dropped too.
     fn own_fields(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// Whether it may write or remove other fields of the request too: which they are is known with each request.
+    /// Whether it may write or remove further request fields, which differ between requests.
     fn may_own_others(&self) -> bool {
         false
     }
@@ -97,8 +97,9 @@ pub trait Filter: Any + Debug + Send + Sync {
         false
     }
 
-    /// Whether it keeps requests from what lies behind it, or bounds them: it is called if one of the readings that an
-    /// endpoint may have of the path fits its condition, and no route without it is taken in place of its route.
+    /// Whether it may refuse or limit requests. Such a filter is called if any reading of the path matches its
+    /// condition, and a request is refused if another reading belongs to its route and the chosen route lacks it
+    /// (decision 0005).
     fn restricts(&self) -> bool {
         self.guards()
     }

@@ -291,7 +291,7 @@ impl Part {
             },
             Self::Template(template) => {
                 let mut out = Vec::new();
-                // All spellings of a path are counted together.
+                // All spellings of a path share one counter.
                 let facts = Facts { path: facts.matched_path(), readings: None, ..*facts };
                 let target = values.target.and_then(TargetEdit::matched);
                 let target = target.as_ref().or(values.target);

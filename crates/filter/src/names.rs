@@ -99,7 +99,7 @@ impl FieldNames {
         self.sketch
     }
 
-    /// All of them.
+    /// All names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(AsRef::as_ref)
     }

@@ -32,7 +32,7 @@ pub struct Facts<'a> {
     pub port: u16,
     /// The path in normal form, as it is forwarded. Conditions match [`Facts::matched_path`].
     pub path: &'a [u8],
-    /// The readings of the path, where it is not matched as it is forwarded.
+    /// The readings of the path, if they differ from the forwarded path.
     pub readings: Option<PathReadings<'a>>,
     /// The query as it came, without `?`.
     pub query: Option<&'a [u8]>,
@@ -71,7 +71,7 @@ impl<'a> Facts<'a> {
         self.readings.map_or(self.path, |readings| readings.matched)
     }
 
-    /// Whether a reading of the path passes: the one that is matched, or another one that an endpoint may have.
+    /// Whether any reading of the path passes: the matched form, or another interpretation by an endpoint.
     pub fn any_reading(&self, mut test: impl FnMut(&[u8]) -> bool) -> bool {
         test(self.matched_path())
             || self.readings.is_some_and(|readings| readings.any_other(self.path, false, &mut test))

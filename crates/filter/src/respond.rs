@@ -157,7 +157,7 @@ impl Filter for Respond {
         }
     }
 
-    /// With an error it is what keeps requests out.
+    /// A response with an error status refuses requests.
     fn restricts(&self) -> bool {
         self.status >= 400
     }

@@ -218,14 +218,14 @@ impl PathChange {
             }
             Self::Regex { regex, to, .. } => {
                 let made_of = |path: &[u8]| regex.matches(path).then(|| replaced(regex, to, path));
-                // As the client has spelled it, where the expression takes that.
+                // First the client's spelling, then the matched form.
                 made_of(path).or_else(|| made_of(&matched_form(path)?.0))
             }
         }
     }
 }
 
-/// What takes the place of a path that the expression matches.
+/// The replacement for a path that the expression matches.
 fn replaced(regex: &Regex, to: &[Piece], path: &[u8]) -> Vec<u8> {
     to.iter().fold(Vec::new(), |mut out, piece| {
         match piece {

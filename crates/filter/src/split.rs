@@ -168,7 +168,7 @@ impl Filter for Split {
     }
 
     fn argument(&self) -> String {
-        // A value may be a secret that clients share.
+        // The value may be a secret shared by clients.
         let is_hidden = may_be_secret(self.by.name());
         let choices = self.choices.iter().map(|Choice { value, service, share }| {
             let value = if is_hidden { "…" } else { value };

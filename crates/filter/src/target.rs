@@ -87,8 +87,7 @@ impl TargetEdit {
         self.moved.push(how);
     }
 
-    /// One prefix of whole segments takes the place of another, if the path has it in any spelling; says whether it
-    /// does.
+    /// Replaces one prefix of whole segments by another, if the path has it in any spelling; returns whether it did.
     pub fn move_prefix(&mut self, moved: &Arc<MovedPrefix>) -> bool {
         let (from, to) = (&*moved.from, &*moved.to);
         let Some(taken) = prefix_len(&self.path, from) else { return false };
@@ -104,7 +103,7 @@ impl TargetEdit {
         true
     }
 
-    /// A target with the path as conditions match it; `None`: it is that.
+    /// A target with its path in the matched form; `None`: the path already has that form.
     pub(crate) fn matched(&self) -> Option<Self> {
         let (path, _) = matched_form(&self.path)?;
         Some(Self { path, ..Self::default() })

@@ -302,7 +302,7 @@ impl Placeholder {
             Self::Port => write_decimal(out, facts.port.into()),
             Self::Path => put(facts.path, out),
             Self::PathCapture(name) => {
-                // As the client has spelled it, where the pattern takes that.
+                // First the client's spelling, then the matched form.
                 let of = |path| {
                     let fitting = facts.patterns.iter().filter(move |pattern| pattern.matches(path));
                     fitting.filter_map(move |pattern| pattern.capture(path, name)).next()

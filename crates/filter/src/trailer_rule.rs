@@ -1,31 +1,32 @@
-//! Trailers of requests that do not go on: a service may take a trailer for a field of the head, and by some fields of
-//! the head filters tell it what they have verified, or have removed what a client said.
+//! Drops request trailers that imitate fields of filters. A service may merge trailers into the head's fields, and so
+//! could take a client's trailer for a field that a filter has verified, set or removed.
 //!
-//! Servers that fold names (CGI and its kin) take `x_user` and `X.User` for `X-User`: names are compared in that form.
+//! Servers that fold names (CGI and similar) read `x_user` and `X.User` as `X-User`: names are compared in folded
+//! form.
 
 use crate::fields::FieldView;
 use std::sync::Arc;
 use thalweg_http::h1::encode::write_field;
 use thalweg_http::{Field, is_alias};
 
-/// Which trailers of a request do not go on.
+/// The rule that decides which trailers of a request are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct TrailerRule {
     names: Vec<Box<[u8]>>,
-    /// A filter decides with each request which fields it writes.
+    /// A filter writes fields that differ between requests.
     has_others: bool,
 }
 
 impl TrailerRule {
-    /// Fields of these names are the filters' own; `has_others`: and all others that they write.
+    /// Fields with these names belong to filters; `has_others`: so do all further fields that they write.
     pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>, has_others: bool) -> Option<Self> {
         let mut rule = Self { names: Vec::new(), has_others };
         names.for_each(|name| rule.add(name.as_bytes()));
         (has_others || !rule.names.is_empty()).then_some(rule)
     }
 
-    /// The rule for one request, whose filters have written the lines `added` and left these of the fields that
-    /// `received` has.
+    /// The rule for one request, given the field lines that its filters have added, and the received ones that they
+    /// have left.
     #[must_use]
     pub fn for_request(self: &Arc<Self>, (fields, received): (&[Field], &[u8]), added: &[u8]) -> Arc<Self> {
         if !self.has_others {
@@ -38,7 +39,7 @@ impl TrailerRule {
         Arc::new(rule)
     }
 
-    /// The trailers that go on, as lines.
+    /// The forwarded trailers, as lines.
     pub fn allowed(&self, trailers: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(trailers.len());
         for (name, value) in FieldView::new(&[], &[], trailers).iter().filter(|(name, _)| !self.has(name)) {
@@ -53,7 +54,7 @@ impl TrailerRule {
         }
     }
 
-    /// Whether a service may take the name for one of these.
+    /// Whether a service may read the name as one of these.
     fn has(&self, name: &[u8]) -> bool {
         self.names.iter().any(|known| known.eq_ignore_ascii_case(name) || is_alias(name, known))
     }

@@ -209,7 +209,7 @@ impl WhenSpec {
                 );
             }
             when.headers.push((name.as_str().into(), ValueTest::parse(value)?));
-            // A value may be a secret that clients share.
+            // The value may be a secret shared by clients.
             words.push(match may_be_secret(name) && value != "*" {
                 true => format!("{name}: …"),
                 false => format!("{name}: {value}"),
@@ -275,13 +275,12 @@ impl When {
         self.fits_path(facts.matched_path()) && self.fits_beside_path(facts, fields)
     }
 
-    /// Whether a request fits if its path is read in one of the ways in which an endpoint may read it: for conditions
-    /// of what restricts.
+    /// Whether a request matches in any reading of its path: for conditions of filters that restrict.
     pub(crate) fn fits_in_some_reading(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         facts.any_reading(|path| self.fits_path(path)) && self.fits_beside_path(facts, fields)
     }
 
-    /// Whether a request fits however its path is read: for conditions of what lets pass.
+    /// Whether a request matches in every reading of its path: for conditions that allow.
     pub(crate) fn fits_in_every_reading(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         !facts.any_reading(|path| !self.fits_path(path)) && self.fits_beside_path(facts, fields)
     }

@@ -97,7 +97,7 @@ fn pairs(query: &str) -> Vec<Value> {
 /// The entries of an archive in a file.
 ///
 /// # Errors
-/// A sentence: the file cannot be read, is too large, or is no archive.
+/// A sentence: the file cannot be read, is too large, or is not a HAR archive.
 pub fn read(path: &Path) -> Result<Vec<Value>, String> {
     let failed = |error: io::Error| format!("{}: {error}", path.display());
     let mut text = Vec::new();
@@ -112,7 +112,7 @@ pub fn read(path: &Path) -> Result<Vec<Value>, String> {
 /// The entries of an archive.
 ///
 /// # Errors
-/// Why it is none.
+/// A sentence: why the text is not an archive.
 pub fn parse(text: &[u8]) -> Result<Vec<Value>, String> {
     // Some programs write a byte order mark.
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);

@@ -1,7 +1,7 @@
 //! HTTP archives (HAR 1.2): what `thalweg record` writes and `thalweg replay` reads.
 //!
-//! An archive may come from another program or from a stranger. Invariant: a request made of an entry has no more lines
-//! than its own method, target and fields, and no field of framing.
+//! An archive may come from another program or from a stranger. Invariant: a request made from an entry has only the
+//! entry's method, target and fields, without injected lines and without framing fields.
 #![forbid(unsafe_code)]
 
 mod archive;

@@ -105,7 +105,7 @@ impl Recorded {
     /// The request as it is sent, on a connection of its own.
     ///
     /// # Errors
-    /// Method, target or a field is not one of HTTP.
+    /// The method, the target or a field is not valid in HTTP.
     pub fn request(&self) -> Result<Request<Bytes>, http::Error> {
         let mut request = Request::builder().method(self.method.as_str()).uri(&self.target);
         for (name, value) in &self.headers {

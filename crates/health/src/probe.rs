@@ -43,7 +43,7 @@ async fn ask_in_time(target: Target) -> Outcome {
 
 async fn connect_and_ask(target: &Target, deadline: Instant) -> Outcome {
     let asked = target.asked();
-    // The address of the endpoint was judged with its endpoint set; another port of it was not.
+    // The endpoint's address was checked with its endpoint set; a different health-check port was not.
     if let (PeerAddress::Tcp(address), true) = (&asked, target.policy.port.is_some())
         && let Some(what) = barred(*address, true)
     {

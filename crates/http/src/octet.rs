@@ -110,7 +110,7 @@ pub fn is_segment(byte: u8) -> bool {
     is(byte, SEGMENT)
 }
 
-/// A slash, or a byte of a segment that every reader of a path takes for itself: [`is_segment`] without `;`.
+/// A slash, or a segment byte that all path parsers interpret alike: [`is_segment`] without `;`.
 #[inline]
 pub(crate) fn is_plain_path(byte: u8) -> bool {
     is(byte, PLAIN_PATH)

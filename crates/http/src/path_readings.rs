@@ -1,35 +1,38 @@
-//! How a path is matched: the form for it, and the other readings that an endpoint may have of it (decision 0005).
+//! The matched form of a path, and its other readings (decision 0005). A *reading* is one interpretation of a path by
+//! an endpoint; *doubts* are the constructs in it that endpoints interpret differently.
 //!
-//! Called once per request behind [`crate::normalize_path`], and only for paths that
-//! [`crate::path_is_normal`] does not vouch for. Routes and conditions match that form; the path itself is
-//! forwarded. Invariant: two paths that name the same file have the same form.
+//! Called once per request after [`crate::normalize_path`], and only for paths for which [`crate::path_is_normal`] is
+//! false. Routes and conditions match that form; the normal form is forwarded. Invariant: two paths that name the
+//! same file have the same form.
 
 use crate::octet;
 use std::borrow::Cow;
 
-/// Ways in which readers of a path differ.
+/// Bits for the differences between path parsers.
 const EMPTY: u8 = 1;
 const PARAMETERS: u8 = 1 << 1;
 const SEPARATORS: u8 = 1 << 2;
 const ALL: u8 = EMPTY | PARAMETERS | SEPARATORS;
 
-/// What is in a path that readers take in different ways: empty segments, parameters, encoded slashes and backslashes.
+/// The constructs in a path that endpoints interpret differently: empty segments, parameters, encoded slashes and
+/// backslashes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Doubts(u8);
 
-/// The readings of a path that is not matched as it is forwarded, or that readers take in different ways.
+/// The readings of a path whose matched form differs from its normal form, or that has doubts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PathReadings<'a> {
-    /// The form that is matched.
+    /// The matched form.
     pub matched: &'a [u8],
-    /// What is in the path that readers take in different ways.
+    /// The constructs that endpoints interpret differently.
     pub doubts: Doubts,
 }
 
 impl PathReadings<'_> {
-    /// Calls `test` with the other readings of `path`, until it returns true; whether it did. In them empty segments are
-    /// kept, parameters (`;x`) left out, and encoded slashes and backslashes read as slashes, in every combination that
-    /// makes a difference: seven at most. `keeps_encoded`: encoded slashes and backslashes separate nothing.
+    /// Calls `test` with the other readings of `path` until it returns true; returns whether it did. The readings are
+    /// the combinations of three interpretations, as far as they differ, at most seven: empty segments are kept,
+    /// parameters (`;x`) are cut, encoded slashes and backslashes are slashes. `keeps_encoded`: encoded slashes and
+    /// backslashes do not separate segments.
     pub fn any_other(self, path: &[u8], keeps_encoded: bool, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let Doubts(doubts) = self.doubts;
         let doubts = if keeps_encoded { doubts & !SEPARATORS } else { doubts };
@@ -42,21 +45,20 @@ impl PathReadings<'_> {
     }
 }
 
-/// Appends the form in which a path in normal form is matched: of the characters that need no escape in a segment none
-/// has one, all others have one in upper case, and there is no empty segment but at the end.
+/// Appends the matched form of a path in normal form: characters that need no escape in a segment are decoded, all
+/// others are escaped in upper case, and empty segments are removed except at the end.
 pub fn write_matched_form(path: &[u8], out: &mut Vec<u8>) -> Doubts {
     write_reading(path, 0, out)
 }
 
-/// The same, and what is in doubt; `None`: the path is that form, and nothing is.
+/// The same as a value, with its doubts; `None`: the path already has that form and no doubts.
 pub fn matched_form(path: &[u8]) -> Option<(Vec<u8>, Doubts)> {
     let mut matched = Vec::with_capacity(path.len());
     let doubts = write_matched_form(path, &mut matched);
     (doubts != Doubts::default() || matched != path).then_some((matched, doubts))
 }
 
-/// A path in normal form with its escapes as in [`write_matched_form`] and all of its segments: for others that decide
-/// about it.
+/// A path in normal form with the escapes of [`write_matched_form`] but all of its segments: for decision services.
 pub fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
     if path.iter().all(|byte| octet::is_segment(*byte) || *byte == b'/') {
         return Cow::Borrowed(path);
@@ -66,8 +68,8 @@ pub fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// The bytes of `path` that a prefix of whole segments takes, however both are spelled; `None`: the path is not below
-/// it. The prefix does not end in a slash.
+/// The length in `path` of a prefix of whole segments, in any spelling of both; `None`: the path is not below the
+/// prefix. The prefix does not end in a slash.
 pub fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
     let mut wanted = Pieces::new(prefix);
     let mut found = Pieces::new(path);
@@ -80,7 +82,7 @@ pub fn prefix_len(path: &[u8], prefix: &[u8]) -> Option<usize> {
     matches!(found.rest, [] | [b'/', ..]).then_some(taken)
 }
 
-/// A byte as itself, or an escape that stays one.
+/// A raw byte, or an escape that is kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Piece {
     Byte(u8),
@@ -115,7 +117,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// Takes a piece from the front. What is no escape and needs one is taken for its escape.
+/// Takes a piece from the front. A raw byte that needs an escape becomes that escape.
 fn first_piece(path: &[u8]) -> Option<(Piece, &[u8])> {
     let (&first, rest) = path.split_first()?;
     let (value, rest) = match rest {
@@ -132,7 +134,7 @@ fn first_piece(path: &[u8]) -> Option<(Piece, &[u8])> {
     Some((piece, rest))
 }
 
-/// Appends a reading of a path; gives what is in it that readers take in different ways.
+/// Appends a reading of a path; gives its doubts.
 fn write_reading(path: &[u8], ways: u8, out: &mut Vec<u8>) -> Doubts {
     let base = out.len();
     let (mut doubts, mut rest, mut is_left_out, mut was_slash) = (0, path, false, false);
@@ -222,7 +224,7 @@ mod tests {
             ("/a%2Fb", &["/a/b"]),
             ("/a%5Cb", &["/a/b"]),
             ("/a//b;c", &["/a//b;c", "/a/b", "/a//b"]),
-            // A parameter ends at the next slash, also at an encoded one where that separates.
+            // A parameter ends at the next slash, also at an encoded one if that separates segments.
             ("/a;x%2Fb", &["/a", "/a;x/b", "/a/b"]),
         ] {
             assert_eq!(others(path, false), expected, "{path}");

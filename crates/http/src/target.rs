@@ -1,10 +1,10 @@
 //! The request target: its form, and the one normal form of its path (RFC 9112 §3.2, RFC 3986 §6).
 //!
 //! Called once per request, before routing; filters, logs and the upstream all see the result, and
-//! [`crate::path_readings`] makes of it what is matched. What an upstream could take for another path than we do is refused instead of rewritten:
-//! backslashes, NUL, parameters on dot segments, overlong UTF-8, climbing above the root, and paths
-//! that begin with two slashes (a client of ours could not tell them from `//host/path`). Escapes that an upstream
-//! which decodes them reads otherwise ([`Escapes`]) are reported; routes decide about them.
+//! [`crate::path_readings`] derives the matched form from it. A path that an upstream could interpret differently is
+//! refused instead of rewritten: backslashes, NUL, parameters on dot segments, overlong UTF-8, climbing above the
+//! root, and paths that begin with two slashes (a client of ours could not tell them from `//host/path`). Escapes
+//! that an upstream which decodes them reads otherwise ([`Escapes`]) are reported; routes decide about them.
 
 use thalweg_core::Fault;
 
@@ -196,9 +196,9 @@ fn begins_like_an_authority(path: &[u8]) -> bool {
     path.starts_with(b"//")
 }
 
-/// Whether the path is its own normal form for certain and has one reading, which nearly all paths have. True promises
-/// that [`normalize_path`] and [`crate::matched_form`] would give the same bytes, no escapes and no doubts; false promises
-/// nothing.
+/// Whether the path is certainly its own normal form with a single reading, as nearly all paths are. True guarantees
+/// that [`normalize_path`] and [`crate::matched_form`] give the same bytes, no escapes and no doubts; false
+/// guarantees nothing.
 pub fn path_is_normal(path: &[u8]) -> bool {
     if path.first() != Some(&b'/') || begins_like_an_authority(path) {
         return false;

@@ -150,7 +150,7 @@ fn spelled(names: &[Vec<u8>], choices: &[u8]) -> Vec<u8> {
     let mut path = Vec::new();
     for (at, name) in names.iter().enumerate() {
         path.extend_from_slice(if at > 0 && choices.next() > Some(200) { b"//" } else { b"/" });
-        // A dot segment is another path.
+        // A dot segment would change the path.
         path.push(b'n');
         for byte in name {
             let choice = choices.next().unwrap_or_default();

@@ -104,8 +104,8 @@ pub const FORMATS: &[(&str, &str, Importer)] = &[
 /// Reads files of `original` and gives Thalweg's configuration.
 ///
 /// # Errors
-/// The original is not known, a file cannot be read, or nothing in the files is known: they are not a configuration
-/// of this kind, and nothing of them is quoted.
+/// The original is not supported, a file cannot be read, or the files are not a configuration of this kind; the error
+/// quotes none of their text.
 pub fn import(original: &str, paths: &[String], files: &dyn Files) -> Result<Imported, ImportError> {
     let Some((.., importer)) = FORMATS.iter().find(|(name, ..)| *name == original) else {
         return Err(ImportError::new(&Place::default(), format!("there is no importer for `{original}`")));
@@ -151,10 +151,10 @@ mod tests {
         }
     }
 
-    /// What only root can read.
+    /// The text of a file that only root can read.
     const SHADOW: &str = "root:$6$salt$hash:19000:0:99999:7:::\ndaemon:*:19000:0:99999:7:::\n";
 
-    /// All that an import says.
+    /// The whole output of an import.
     fn told(original: &str, path: &str, files: &dyn Files) -> String {
         match import(original, &[path.to_owned()], files) {
             Ok(Imported { configuration, report }) => {

@@ -1,8 +1,8 @@
 //! The addresses of this machine's interfaces.
 //!
-//! Needed to keep connections away from the process itself, where it listens on every address. The list is read again
-//! after [`KEPT`], so that thousands of endpoints cost one reading. Where the system does not give it, each address is
-//! tried by itself.
+//! Needed to recognise connections to the process itself when it listens on the unspecified address. The list is
+//! cached for [`KEPT`], so that thousands of endpoints cost one read. If the system call fails, each address is
+//! tested with a bind.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -12,15 +12,15 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a list is used: an address that moves to this machine is known after this time.
+/// Lifetime of the cached list: a new address of this machine is known after this time.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// A list and when it was read; `None`: the system gave none.
+/// The list with the time of its read; `None`: the system call failed.
 type Read = (Instant, Option<Arc<HashSet<IpAddr>>>);
 
 static LAST: Mutex<Option<Read>> = Mutex::new(None);
 
-/// Whether an address is one of this machine's now, the loopback included.
+/// Whether an address currently belongs to this machine, the loopback included.
 pub fn is_machines(address: IpAddr) -> bool {
     let address = address.to_canonical();
     if address.is_loopback() || address.is_unspecified() {
@@ -55,10 +55,11 @@ fn read() -> Option<HashSet<IpAddr>> {
     let mut found = HashSet::new();
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: an element of the list, which nobody changes and which stays until `freeifaddrs` below.
+        // SAFETY: an element of the list, which no other code changes and which stays valid until `freeifaddrs`
+        // below.
         let entry = unsafe { &*next };
         if !entry.ifa_addr.is_null() {
-            // SAFETY: an address, which begins with its family whatever it is.
+            // SAFETY: an address of any family begins with its family.
             let family = unsafe { ptr::read_unaligned(entry.ifa_addr) }.sa_family;
             match i32::from(family) {
                 libc::AF_INET => {
@@ -81,8 +82,8 @@ fn read() -> Option<HashSet<IpAddr>> {
     Some(found)
 }
 
-/// Whether a socket may come from this address. Where that cannot be asked, it is taken for the machine's: the caller
-/// wants to keep away from it.
+/// Whether a socket can be bound to this address. If the test itself fails, the answer is true, which is safe: the
+/// caller avoids such addresses.
 fn may_bind(address: IpAddr) -> bool {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let bound = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)

@@ -52,7 +52,7 @@ pub(crate) struct Layered {
     believes_any_end: bool,
     /// Nothing is under way: whatever ends the connection now, what the peer got is whole.
     at_rest: bool,
-    /// Bytes of its buffers that its reactor counts.
+    /// Bytes of its buffers as last reported to the reactor.
     counted: usize,
 }
 
@@ -103,13 +103,13 @@ impl Layered {
         }
     }
 
-    /// Has the reactor count the bytes of its buffers as they are now.
+    /// Reports the present size of its buffers to the reactor.
     pub(crate) fn count(&mut self, reactor: &Reactor) {
         let now = self.held.capacity() + self.unsent.capacity();
         reactor.count_layer(std::mem::replace(&mut self.counted, now), now);
     }
 
-    /// Its socket leaves the reactor.
+    /// Removes its bytes from the reactor's count, when its socket leaves.
     pub(crate) fn uncount(&mut self, reactor: &Reactor) {
         reactor.count_layer(std::mem::take(&mut self.counted), 0);
     }

@@ -117,8 +117,8 @@ impl<M: Send + 'static> OwnerWaker<M> {
 }
 
 impl<M> OwnerWaker<M> {
-    /// It has been taken out of the mailbox; its owner is called after this. A swap and no store: one who wakes and
-    /// finds it queued leaves it at that, and the owner has to see what was written before.
+    /// Marks it as taken out of the mailbox; its owner is called afterwards. This is a swap, not a store: a waker
+    /// that finds it queued does not queue it again, and the owner must see the writes before that wake.
     fn take(&self) -> Owner {
         self.queued.swap(false, Ordering::AcqRel);
         self.owner

@@ -256,12 +256,12 @@ impl Reactor {
         self.sources.borrow()[id as usize].readiness.get()
     }
 
-    /// Bytes that layers of its sockets hold: records that are not whole, and sealed ones that wait for their peers.
+    /// Bytes in the TLS layers of its sockets: incomplete records, and encrypted ones that wait to be sent.
     pub fn layer_bytes(&self) -> usize {
         self.layer_bytes.get()
     }
 
-    /// A layer held `before` bytes and holds `now`.
+    /// Updates the count of a layer that held `before` bytes and now holds `now`.
     pub(crate) fn count_layer(&self, before: usize, now: usize) {
         self.layer_bytes.set(self.layer_bytes.get() - before + now);
     }

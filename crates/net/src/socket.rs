@@ -110,7 +110,7 @@ impl Socket {
         }
     }
 
-    /// Calls the layer, and has what its buffers hold afterwards counted.
+    /// Calls the layer, then updates the count of its buffers.
     fn through<T>(&self, layer: &RefCell<Layered>, call: impl FnOnce(&mut Layered) -> T) -> T {
         let mut layer = layer.borrow_mut();
         let done = call(&mut layer);

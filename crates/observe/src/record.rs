@@ -72,7 +72,7 @@ pub struct LogRecord<'a> {
     pub host: Option<&'a [u8]>,
     /// The path as forwarded.
     pub path: &'a [u8],
-    /// The query without its question mark. Values that may be credentials, by their names, are not written.
+    /// The query without its question mark. Values of parameters with names of credentials are not written.
     pub query: Option<&'a [u8]>,
     /// `HTTP/1.1` and the like; empty when unknown.
     pub proto: &'a str,

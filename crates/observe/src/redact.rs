@@ -1,8 +1,8 @@
 //! Queries without the credentials that people put into them.
 //!
 //! Called by the encoders for the query of the request and of the `Referer`, and for decision records. Invariant: the
-//! value of a key whose name says that it is a credential ([`credentials::may_be_secret`]) is never written, however the
-//! key is spelled (case, percent-encoding).
+//! value of a key with the name of a credential ([`credentials::may_be_secret`]) is never written, in any spelling of
+//! the key (case, percent-encoding).
 
 use std::borrow::Cow;
 
@@ -78,7 +78,7 @@ fn is_secret(key: &[u8]) -> bool {
     is_named(key) || key.contains(&b'%') && is_named(&decoded(key))
 }
 
-/// Escapes are the bytes that they stand for; what is none stays.
+/// Decodes escapes; an invalid escape is kept as it is.
 fn decoded(mut key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len());
     while let Some((first, rest)) = key.split_first() {

@@ -112,7 +112,7 @@ pub(crate) struct Used {
     pub(crate) bodies: usize,
     /// Bytes that exchanges hold of bodies.
     pub(crate) held: usize,
-    /// Bytes of other buffers that peers fill: heads that are not whole, streams of HTTP/2, records of TLS.
+    /// Bytes of other buffers that peers fill: incomplete heads, HTTP/2 streams, TLS records.
     pub(crate) buffers: usize,
 }
 

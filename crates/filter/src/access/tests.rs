@@ -158,8 +158,8 @@ fn what_is_wrong_is_said_with_the_remedy() {
     }
 }
 
-/// Endpoints may merge slashes, cut parameters and decode slashes: what is denied is denied in every reading, what is
-/// allowed is allowed only if it is so in every reading.
+/// Endpoints may merge slashes, cut parameters and decode slashes: a path is denied if any reading is denied, and
+/// allowed only if every reading is allowed.
 #[test]
 fn a_path_is_judged_in_every_reading_that_an_endpoint_may_have() {
     let passes = |json: &str, path: &str| refused(json, "192.0.2.1", Asked::at(path)).is_none();

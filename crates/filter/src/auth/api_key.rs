@@ -152,7 +152,7 @@ struct ApiKeyMethod {
     header: Option<Box<str>>,
     bearer: bool,
     query: Option<Box<str>>,
-    /// Keys that were wrong; a reload takes them over.
+    /// Attempts with wrong keys; kept across reloads.
     attempts: RwLock<Arc<Attempts>>,
 }
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::fmt;
 
-/// Parameters whose values are in no log (`thalweg_core::credentials`).
+/// Parameters whose values no log contains (`thalweg_core::credentials`).
 const PARAMETERS: [&str; 4] = ["access_token", "id_token", "jwt", "token"];
 /// Longest name of a place, in bytes.
 const NAME: usize = 128;

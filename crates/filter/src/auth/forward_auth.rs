@@ -158,7 +158,7 @@ impl ForwardAuthSpec {
     }
 
     fn written(&self, path: &str, timeout: Duration) -> Box<str> {
-        // What stands behind `?` may be a secret.
+        // The query may contain a secret.
         let path = path.split('?').next().unwrap_or_default();
         let mut words = vec![format!("{} {path}", self.service), format!("within {timeout:?}")];
         words.extend(self.method.clone().filter(|method| method != "GET"));
@@ -216,8 +216,9 @@ impl Memory {
         self.answers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What an answer is remembered by: all that the service sees of the request, but for what differs each time (its
-    /// id and its place in a trace). Two requests that it could judge differently have two keys.
+    /// The cache key of an answer: everything that the service sees of the request, except values that differ each
+    /// time (its id and its trace context). Two requests that the service could judge differently have different
+    /// keys.
     fn key(question: &Subrequest, facts: &Facts<'_>) -> Digest {
         let Subrequest { method, host, target, fields, .. } = question;
         let clients = [facts.client_ip, facts.peer].map(|address| address.to_canonical().to_string());
@@ -261,7 +262,7 @@ impl ForwardAuth {
                 write_field(&mut fields, name, value);
             }
         }
-        // One spelling, so that a judge that compares bytes judges what an endpoint opens.
+        // One spelling, so that a decision service that compares bytes judges the path that an endpoint opens.
         let mut uri = decode_path(facts.path).into_owned();
         if let Some(query) = facts.query {
             uri.push(b'?');

@@ -332,7 +332,7 @@ struct Jwt {
     user: Box<str>,
     scopes: Option<Box<str>>,
     verified: Recent<Known>,
-    /// Tokens whose signatures were wrong; a reload takes them over.
+    /// Attempts with wrong signatures; kept across reloads.
     attempts: RwLock<Arc<Attempts>>,
 }
 
@@ -346,10 +346,10 @@ struct Known {
 }
 
 impl Jwt {
-    /// What the token proves, with the keys that are known now. `may_wait`: they may be fetched first.
+    /// Verifies the token with the present keys. `may_wait`: the keys may be fetched first.
     ///
     /// # Errors
-    /// How long the client's network has to wait until another token is looked at.
+    /// The time that the client's network has to wait before another token is checked.
     fn judge(&self, cx: &RequestCx<'_>, text: &[u8], may_wait: bool) -> Result<Finding, Duration> {
         let (now, second) = (cx.facts.now, cx.facts.unix_seconds);
         let wait = |keep: Arc<Keep>| {
@@ -386,7 +386,7 @@ impl Jwt {
                 _ => wrong(&Flaw::UnknownKey),
             },
             Err(flaw) => {
-                // A token that has expired, or is for somebody else, is no guess.
+                // An expired token, or one for another audience, does not count as a guess.
                 if flaw == Flaw::Signature && !cx.facts.is_dry_run {
                     attempt.was_wrong();
                 }

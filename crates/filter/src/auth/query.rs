@@ -4,7 +4,7 @@ use super::Finding;
 use crate::{QueryEdit, RequestCx};
 use thalweg_http::octet;
 
-/// Names of parameters whose values the logs do not have (`thalweg_core::credentials`).
+/// Names of parameters whose values no log contains (`thalweg_core::credentials`).
 const HIDDEN: &[&str] =
     &["token", "access_token", "api_key", "key", "password", "secret", "signature", "sig"];
 

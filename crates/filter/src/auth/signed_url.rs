@@ -13,7 +13,7 @@ use thalweg_core::units::{duration_text, parse_duration};
 /// Keys that may be in force at a time, and parameters that may be signed.
 const KEYS: usize = 16;
 const PARAMETERS: usize = 16;
-/// Bytes of a scope.
+/// Longest scope, in bytes.
 const SCOPE: usize = 128;
 /// How long a link may be good at most, where nothing is written.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 60 * 60);

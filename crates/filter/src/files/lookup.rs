@@ -24,9 +24,9 @@ pub(super) struct Below {
 }
 
 impl Below {
-    /// Reads the path of a URL. `None` for what is not served: an empty segment but at the end, a name with NUL, a slash
-    /// or a backslash, `.` and `..` in any notation, and unless `hidden` names that begin with a dot, `/.well-known`
-    /// (RFC 8615) aside. So no file has two paths that routes match differently (decision 0005).
+    /// Parses the path of a URL. `None` for paths that are never served: an empty segment except at the end, a name
+    /// with NUL, a slash or a backslash, `.` and `..` in any notation, and unless `hidden` names that begin with a
+    /// dot, `/.well-known` (RFC 8615) aside. So no file has two paths that routes match differently (decision 0005).
     pub(super) fn parse(path: &[u8], hidden: bool) -> Option<Self> {
         let (mut out, mut is_first) = (Vec::with_capacity(path.len()), true);
         let names = path.strip_prefix(b"/").unwrap_or(path);

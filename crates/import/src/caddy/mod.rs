@@ -132,7 +132,8 @@ pub(crate) fn import(paths: &[String], files: &dyn Files) -> Result<Imported, Im
     Ok(Imported { configuration: importer.draft.yaml(), report: importer.report })
 }
 
-/// Whether a site has addresses and directives: any text reads as a Caddyfile of one site. Nothing of it is quoted.
+/// Checks that a site has addresses and known directives, because any text parses as a Caddyfile of one site. The
+/// error quotes none of the text.
 fn check_words(site: &Directive) -> Result<(), ImportError> {
     let is_address = |text: &str| {
         let text = crate::yaml::shown(text);

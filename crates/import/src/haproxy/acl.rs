@@ -81,7 +81,7 @@ pub(super) struct Acls<'a> {
     pub(super) hints: RefCell<Vec<&'static str>>,
 }
 
-/// A value that stands in a file (`-f`).
+/// A value from a file (`-f`).
 struct Listed {
     path: String,
     line: usize,
@@ -123,14 +123,14 @@ impl Acls<'_> {
             }
         }
         let listed = self.flags(rest, &mut asked)?;
-        // The file may be another one than a list: a line that cannot be a value is not quoted.
+        // The file may not be a list at all: a line that cannot be a value is not quoted.
         if let Some(Listed { path, line, .. }) = listed.iter().find(|listed| !asked.may_have(&listed.value)) {
             return Err(format!("line {line} of {path} is not a value of `{}`", asked.fetch));
         }
         asked.test()
     }
 
-    /// Flags and values; those that stand in files.
+    /// Parses flags and values; gives the values from files.
     fn flags(&self, words: &[String], asked: &mut Asked<'_>) -> Result<Vec<Listed>, String> {
         let (mut words, mut listed) = (words.iter(), Vec::new());
         while let Some(word) = words.next() {

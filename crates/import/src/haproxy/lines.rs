@@ -94,7 +94,7 @@ pub(super) fn sections(file: &str, text: &str) -> Result<Vec<Section>, ImportErr
             None if line.is_conditional => {
                 sections.push(Section { head: Line::default(), lines: vec![line] });
             }
-            // The file may not be a configuration of HAProxy: nothing of it is quoted.
+            // The file may not be an HAProxy configuration: the error quotes none of it.
             None => return Err(ImportError::new(&place, "this line stands in no section")),
         }
     }

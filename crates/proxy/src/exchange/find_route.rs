@@ -57,7 +57,7 @@ pub(crate) fn find_route_of_connection(
     }
 }
 
-/// The same for whoever comes to a listener and says nothing that could be opened.
+/// The same for a client whose first bytes contain no sealed label.
 pub(crate) fn find_route_from(
     worker: &Worker,
     Standing { view, position }: &Standing,
@@ -108,7 +108,7 @@ pub(crate) fn with_query<T>(x: &Exchange, listener: u16, ask: impl FnOnce(&Query
     with_path(x, x.matched_path(), listener, ask)
 }
 
-/// The same if its path were this one.
+/// The same with another path.
 pub(crate) fn with_path<T>(x: &Exchange, path: &[u8], listener: u16, ask: impl FnOnce(&Query<'_>) -> T) -> T {
     ask(&Query {
         listener,

@@ -1,9 +1,8 @@
-//! Paths that an endpoint may read otherwise than the router: none of their readings leads around a protection.
+//! Checks the other readings of a path, so that no interpretation by an endpoint bypasses a protection.
 //!
-//! Called by [`crate::exchange::find_route`] for the few requests whose path has more than one reading (decision 0005).
-//! The route is that of the decoded path. Where another reading belongs to another route, that route may have
-//! filters that keep requests out, and the endpoint would answer as if they had let the request pass: the request is
-//! refused.
+//! Called by [`crate::exchange::find_route`] for the few requests whose path has more than one reading (decision
+//! 0005). The route is that of the decoded path. Another reading may match another route, with filters that restrict
+//! requests. The endpoint would then answer as if those filters had passed the request, so the request is refused.
 
 use crate::exchange::find_route::with_path;
 use crate::plan::{Plan, Route, ServiceId};
@@ -20,7 +19,7 @@ const READ_OTHERWISE: Fault = Fault::request(
     "an empty segment, a parameter or an encoded slash in a path that can be read as that of a protected route",
 );
 
-/// Checks that the route has whatever restricts requests on the routes of the other readings.
+/// Checks that the route has all restricting filters of the routes of the other readings.
 ///
 /// # Errors
 /// 400 where one of these routes has a filter that restricts and that `found` lacks.
@@ -31,7 +30,7 @@ pub(crate) fn check_readings(
     readings: PathReadings<'_>,
 ) -> Result<(), Fault> {
     let Some(route) = plan.route(Some(found)) else { return Ok(()) };
-    // Who allows them says that the endpoint does not decode them.
+    // `allow_encoded: [ slash ]` declares that the endpoint does not decode them.
     let keeps_encoded = route.allow_encoded.contains(Escapes::SLASH);
     let mut is_open = |path: &[u8]| {
         let other =
@@ -44,7 +43,7 @@ pub(crate) fn check_readings(
     }
 }
 
-/// Whether a way through `route` has every filter that restricts on some way through `other`.
+/// Whether `route` has every restricting filter of `other`, for this listener and these services.
 fn has_all_of(route: &Route, other: &Route, (listener, service): (u16, Option<ServiceId>)) -> bool {
     let there = route.chain(listener, service).steps();
     let ways = other.all_services().map(Some).chain(once(None));
@@ -52,7 +51,7 @@ fn has_all_of(route: &Route, other: &Route, (listener, service): (u16, Option<Se
     wanted.all(|step| !step.filter.restricts() || there.iter().any(|known| is_same(known, step)))
 }
 
-/// Whether one filter does what the other does, and whenever it does.
+/// Whether `one` is the same filter as `other`, and runs whenever `other` does.
 fn is_same(one: &Step, other: &Step) -> bool {
     let is_filter = Arc::ptr_eq(&one.filter, &other.filter)
         || (one.name() == other.name() && one.filter.argument() == other.filter.argument());

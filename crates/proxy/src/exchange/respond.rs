@@ -85,8 +85,8 @@ fn compose(
         return Ok(());
     }
     if outcome.replaced.is_some() {
-        // The endpoint's body is not wanted, and the connection is not worth waiting for its end. Nor is it used again
-        // where more came than the response has.
+        // The endpoint's body is not needed, and waiting for its end to reuse the connection does not pay. A
+        // connection with excess bytes after the response is not reused either.
         x.upstream_reusable &= framing.is_empty() && head.len() == x.response.len;
         x.filtering.get_or_insert_default().replaced = outcome.replaced;
         x.status = status;

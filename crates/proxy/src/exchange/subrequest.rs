@@ -474,7 +474,7 @@ fn begin(
             let meters = |name: &str| worker.shared.registry.route(worker.id, name);
             let unknown = || Fault::new(FaultKind::DestinationNotFound, "the service of a filter is gone");
             let (route, service) = view.call(&service, meters).ok_or_else(unknown)?;
-            // It has no filters, at whichever listener.
+            // The route has no filters at any listener.
             (x.route, x.listener) = (Some(route), u16::MAX);
             x.send_to(&view, Some(service));
         }

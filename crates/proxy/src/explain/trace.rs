@@ -206,7 +206,7 @@ impl Trace {
         }
     }
 
-    /// The target that goes upstream. What a filter has added to the query is not shown where it may be a secret.
+    /// The target that goes upstream. Parameters added by filters are redacted if they may be secrets.
     pub(super) fn target(&self) -> String {
         let mut out = Vec::new();
         write_target(&mut out, &self.x);

@@ -173,7 +173,7 @@ impl Receiving {
         !self.rest.is_empty() || !self.kept.is_empty()
     }
 
-    /// Bytes that have come and were not taken from here: they have no new window yet.
+    /// Received bytes that the exchange has not taken yet, and for which no window was returned.
     pub(super) fn waiting(&mut self) -> usize {
         let body = self.body.as_mut().and_then(Guarded::get_mut);
         let received = body.map_or(0, |body| body.flow_control().used_capacity());

@@ -262,7 +262,7 @@ impl ClientConnection {
         self.pipe.unsent() + self.handle.shared.held()
     }
 
-    /// Bytes that have come and are not with exchanges, and what its buffers have beside what is left to send.
+    /// Received bytes that exchanges have not taken, and the capacity of its buffers beyond the bytes still to send.
     pub(super) fn buffers(&self) -> usize {
         self.pipe.spare() + self.handle.shared.received()
     }

@@ -1,32 +1,32 @@
 //! The end of a client's connection that takes no more requests (RFC 9113 §6.8).
 //!
-//! The first GOAWAY names no stream: requests that the client sent before it saw the frame are still served. A client
-//! that goes by it opens no more of them than it may have streams at one time, and none after a round trip. The engine
-//! learns of the round trip by the acknowledgement of a PING. A client that does not acknowledge it could ask for ever,
-//! so both bounds are held here: a request beyond them is refused with REFUSED_STREAM, which says that nothing was done
-//! with it and that it may be sent again (§8.7).
+//! The first GOAWAY names no stream: requests that the client sent before it saw the frame are still served. A
+//! conforming client opens at most as many of them as its stream limit, and none after a round trip. The engine
+//! detects the round trip by the acknowledgement of a PING. A client that does not acknowledge it could send requests
+//! for ever, so both bounds are enforced here: a request beyond them is refused with REFUSED_STREAM, which means that
+//! it was not processed and may be retried (§8.7).
 
 use std::time::Duration;
 
-/// Time for a client to see GOAWAY, and to answer the PING behind it.
+/// Time for a client to see GOAWAY, and to acknowledge the PING after it.
 pub(super) const GOAWAY_TIME: Duration = Duration::from_secs(1);
 
-/// What a connection still takes after its first GOAWAY.
+/// The requests that a connection still takes after its first GOAWAY.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Closing {
-    /// In milliseconds of the worker's clock.
+    /// The end of [`GOAWAY_TIME`], in milliseconds of the worker's clock.
     until_ms: u64,
-    /// Requests.
+    /// The remaining number of requests.
     left: u32,
 }
 
 impl Closing {
-    /// GOAWAY is sent now, on a connection that may have so many streams at one time.
+    /// Starts now, with the GOAWAY of a connection that allows `max_streams` concurrent streams.
     pub(super) fn new(now_ms: u64, max_streams: u32) -> Self {
         Self { until_ms: now_ms.saturating_add(GOAWAY_TIME.as_millis() as u64), left: max_streams }
     }
 
-    /// Takes one more request, if there may be one.
+    /// Counts one more request, if it is still allowed.
     pub(super) fn takes_one(&mut self, now_ms: u64) -> bool {
         let takes = now_ms < self.until_ms && self.left > 0;
         self.left -= u32::from(takes);

@@ -34,7 +34,7 @@ pub(crate) struct Connections {
     idle: Rc<Cell<usize>>,
     /// Bytes that the engines had for peers that do not take them, when that was looked at last.
     held: Cell<usize>,
-    /// Bytes of what has come, and of buffers, likewise.
+    /// Received bytes and buffers, likewise.
     buffers: Cell<usize>,
     /// How many of them lead to endpoints.
     links: Cell<usize>,
@@ -80,7 +80,7 @@ impl Place {
         }
     }
 
-    /// Bytes that have come of its peer and are not with exchanges, and what its buffers have beside them.
+    /// Received bytes that exchanges have not taken, and the remaining capacity of its buffers.
     fn buffers(&self) -> usize {
         match self {
             Self::Client(session) => session.buffers(),
@@ -130,7 +130,7 @@ impl Connections {
         self.held.get()
     }
 
-    /// Bytes that have come and are not with exchanges, and of buffers, as of the last look.
+    /// Received bytes that exchanges have not taken, and those of buffers, at the last measurement.
     pub(crate) fn buffers(&self) -> usize {
         self.buffers.get()
     }

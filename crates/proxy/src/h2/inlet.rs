@@ -62,7 +62,7 @@ impl Awaited {
         Self { response, arrived: None, proof, is_head }
     }
 
-    /// Bytes that have come behind the head.
+    /// Bytes received after the head.
     fn waiting(&mut self) -> usize {
         match &mut self.arrived {
             Some(Ok(arrived)) => arrived.body.waiting(),
@@ -121,7 +121,7 @@ impl Inlet {
         }
     }
 
-    /// Bytes that have come and wait for the exchange.
+    /// Received bytes that wait for the exchange.
     pub(super) fn held(&self) -> usize {
         match &mut *self.incoming.borrow_mut() {
             Incoming::Begun(receiving) => receiving.waiting(),

@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const OUTBOX: usize = 64 * 1024;
 /// Received at once.
 const AT_ONCE: usize = 16 * 1024;
-/// Received at once behind a part of a frame's head.
+/// Size of a receive after a partial frame head.
 const BEHIND_A_PART: usize = 1024;
 
 /// Who has the socket.
@@ -144,7 +144,7 @@ impl<P: Peer> Pipe<P> {
         wires.outbox.len() - wires.gone
     }
 
-    /// Bytes of its buffers beside what has been written and is not sent.
+    /// Capacity of its buffers beyond the written bytes that are not sent yet.
     pub(super) fn spare(&self) -> usize {
         let wires = self.0.borrow();
         let unsent = wires.outbox.len() - wires.gone;
@@ -259,7 +259,7 @@ impl<P: Peer> Wires<P> {
             if pass == 0 && skip > 0 {
                 self.give(buffer);
             } else if pass == 0 && stop == Stop::Bytes {
-                // A part of a frame's head is all that is left.
+                // Only a partial frame head is left.
                 self.forget_taken();
                 let mut more = [0; BEHIND_A_PART];
                 let n = ready!(self.peer.socket().poll_recv(&mut more))?;
@@ -271,8 +271,8 @@ impl<P: Peer> Wires<P> {
         Poll::Ready(Ok(()))
     }
 
-    /// Forgets what the engine has, before more is received behind the rest: a peer whose frames never end where a
-    /// receive ends would have it kept for the life of the connection.
+    /// Discards the bytes that the engine has consumed, before more is received after the rest. Otherwise a peer
+    /// whose frames never end at the end of a receive would keep them in memory for the life of the connection.
     fn forget_taken(&mut self) {
         self.inbox.drain(..std::mem::take(&mut self.taken));
         self.inbox.shrink_to(2 * BEHIND_A_PART);

@@ -47,10 +47,9 @@ pub(super) struct Session {
     waker: Waker,
     /// Requests that have come.
     requests: u32,
-    /// The client has been told that no more requests are taken, or will be when the connection is open: what is taken
-    /// still.
+    /// The remaining allowance, once GOAWAY was sent, or is due as soon as the connection is open.
     closing: Option<Closing>,
-    /// The last GOAWAY has been said, with the streams that were served.
+    /// The last GOAWAY has been sent, naming the last served stream.
     has_parted: bool,
     /// The engine has been told to end it for what the client has done.
     is_shed: bool,
@@ -132,7 +131,7 @@ impl Session {
         self.pipe.unsent() + self.shared.held()
     }
 
-    /// Bytes that have come and are not with exchanges, and what its buffers have beside what is left to send.
+    /// Received bytes that exchanges have not taken, and the capacity of its buffers beyond the bytes still to send.
     pub(super) fn buffers(&self) -> usize {
         self.pipe.spare() + self.shared.received()
     }
@@ -158,7 +157,7 @@ impl Session {
         self.with_client(|client| client.socket.shutdown_write());
     }
 
-    /// Takes no more requests but those that may be on their way; those that are under way come to their end.
+    /// Stops taking requests, except those that may already be in flight; open streams run to their end.
     pub(super) fn go_away(&mut self, now_ms: u64) {
         if self.closing.is_some() {
             return;
@@ -313,7 +312,7 @@ impl Session {
         self.with_client(|client| client.socket.expired())
     }
 
-    /// Takes a request, or refuses it where the client has been told to go.
+    /// Takes a request, or refuses it after GOAWAY.
     fn admit(
         &mut self,
         worker: &Worker,
@@ -331,7 +330,7 @@ impl Session {
         Some(self.guest(worker, (request, respond)))
     }
 
-    /// Says the last GOAWAY on a connection on which nothing is under way.
+    /// Sends the last GOAWAY on a connection without open streams.
     fn end(&mut self) {
         match &mut self.state {
             State::Open(connection) if !std::mem::replace(&mut self.has_parted, true) => {

@@ -102,7 +102,7 @@ impl Shared {
         self.meter.borrow().held()
     }
 
-    /// Bytes that have come on streams and wait for their exchanges.
+    /// Bytes received on streams that wait for their exchanges.
     pub(super) fn received(&self) -> usize {
         self.inlets.borrow().values().map(|inlet| inlet.held()).sum()
     }

@@ -144,7 +144,7 @@ fn wrong_signatures_of_a_network_are_bounded_and_known_tokens_pass() {
     };
     let known = token(NOW + 60);
     assert_eq!(sent(&known), 0);
-    // An expired token is no guess, and the same wrong one again is no further guess.
+    // Neither an expired token nor a repeated wrong token counts as a further guess.
     (0..2 * thalweg_access::WRONG).for_each(|_| assert_eq!(sent(&format!("{known}x")), 401));
     (0..2 * u64::from(thalweg_access::WRONG)).for_each(|age| assert_eq!(sent(&token(NOW - 100 - age)), 401));
     let (message, _) = known.rsplit_once('.').unwrap();

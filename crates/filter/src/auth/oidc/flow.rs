@@ -184,7 +184,7 @@ impl Oidc {
         let Some(provider) = keep.marked(&login.provider).cloned() else {
             return broken("the login is with a provider that is not configured");
         };
-        // Whether it must name itself may not be known yet; then the login asks.
+        // The provider's document may not be known yet; then the login checks `iss` after fetching it.
         let names_itself = provider.known(cx.facts.now).is_some_and(|metadata| metadata.names_itself);
         let is_named = callback.issuer.is_some();
         if callback.issuer.as_deref().map_or(names_itself, |issuer| issuer != provider.issuer()) {
@@ -225,8 +225,8 @@ impl Oidc {
         }
     }
 
-    /// `logout`: a page with a button, whose form ends the session here, and with the provider. A page of another site
-    /// can neither send that form nor end a session with a link or an image.
+    /// `logout`: a page with a button, whose form ends the session here and at the provider. A page of another site
+    /// can neither submit that form nor end a session with a link or an image.
     pub(super) fn on_logout(&self, cx: &mut RequestCx<'_>) -> Finding {
         match cx.facts.method {
             b"POST" if self.is_sent_by_own_page(cx) => {}
@@ -284,8 +284,8 @@ impl Oidc {
         see_other(&to, self.gone(cx, had))
     }
 
-    /// Whether a browser says that a page of this site has sent the form. Where a policy keeps it from naming the page
-    /// in `Origin`, `Sec-Fetch-Site` still says of which site that is.
+    /// Whether, according to the browser, a page of this site has submitted the form. If a referrer policy hides the
+    /// page from `Origin`, `Sec-Fetch-Site` still tells whether the site is the same.
     fn is_sent_by_own_page(&self, cx: &RequestCx<'_>) -> bool {
         let view = cx.fields.view();
         let mut sites = view.values("sec-fetch-site");
@@ -477,7 +477,7 @@ fn redirect(to: &str, cookies: Vec<String>) -> Finding {
     redirect_with(302, to, cookies)
 }
 
-/// After a form: the browser asks with GET.
+/// The answer to a form: the browser continues with GET.
 fn see_other(to: &str, cookies: Vec<String>) -> Finding {
     redirect_with(303, to, cookies)
 }

@@ -240,7 +240,7 @@ fn a_logout_is_a_form_that_a_page_of_this_site_sends() {
         match asked.send(&*one()) {
             Verdict::Reply(reply) => reply.status,
             Verdict::Fault(fault) => fault.status,
-            // The provider is asked where a session ends.
+            // The filter first asks the provider for its end-of-session endpoint.
             Verdict::Wait(_) => 303,
             other => panic!("{other:?}"),
         }

@@ -1,7 +1,7 @@
 //! Part of phase 5: no new connection to the admin API or the metrics of the process itself.
 //!
-//! Endpoint sets have no such member; this looks once more because an address may have come to this machine since
-//! (decision 0105). Connections of a pool are not looked at.
+//! Endpoint sets exclude such members; this second check covers addresses that this machine has gained since
+//! (decision 0105). Pooled connections are not checked.
 
 use crate::plan::own_addresses::is_named_by_file;
 use crate::state::exchange::Exchange;
@@ -23,7 +23,7 @@ pub(crate) fn check_own(worker: &Worker, x: &Exchange, member: &Member) -> Resul
         return Ok(());
     }
     let Some(service) = x.service().map(|local| &local.state.service) else { return Ok(()) };
-    // Where a label leads is judged at each exchange.
+    // The address of a sealed label is checked at each exchange.
     let is_judged = service.destinations.is_some();
     let endpoint = service.endpoints.get(member.endpoint as usize);
     match is_judged || endpoint.is_some_and(is_named_by_file) {

@@ -115,8 +115,8 @@ pub(crate) async fn await_turn(
     outcome
 }
 
-/// Whether nobody wants the answer any more: a client that has sent all and ended its side has left, unless its
-/// listener lets it do so (decision 0007).
+/// Whether the client has left: it has sent its request and closed its side, and its listener does not allow
+/// half-close (decision 0007).
 fn has_left(client: &Client, x: &Exchange) -> bool {
     let all_sent = match x.framing {
         Framing::Empty => true,

@@ -8,13 +8,13 @@ use thalweg_http::h2::FloodLimits;
 use thalweg_net::{Owner, Reactor};
 use thalweg_upstream::StreamLine;
 
-/// What a client says first, and its settings.
+/// The client's connection preface and settings.
 const BEGIN: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// Bytes of a frame, its head included: as many as are received behind a part of a head.
+/// Size of a frame with its head: the same as that of a receive after a partial head.
 const FRAME: usize = BEHIND_A_PART;
 /// Frames that are sent.
 const FRAMES: usize = 4096;
-/// What the buffers of a connection may have: what is received at once, and a little.
+/// Bound on the buffers of a connection: one receive, and a little.
 const MOST: usize = 2 * AT_ONCE;
 
 struct End(Socket);
@@ -31,7 +31,7 @@ fn data() -> Vec<u8> {
     [&len.to_be_bytes()[1..], &[0, 0, 0, 0, 0, 1], &vec![b'x'; FRAME - 9]].concat()
 }
 
-/// Gives the engine all that has come; says how much that was, and the most that the buffers had.
+/// Passes all received bytes to the engine; returns their number, and the largest size of the buffers.
 fn read_all(pipe: &Pipe<End>, reactor: &Reactor) -> (usize, usize) {
     let (mut all, mut most) = (0, 0);
     let mut memory = [0; 8192];
@@ -49,8 +49,8 @@ fn read_all(pipe: &Pipe<End>, reactor: &Reactor) -> (usize, usize) {
     }
 }
 
-/// A peer sends `FRAMES` frames, so that all but `cut` bytes of each come with the head of the next one; gives how much
-/// the engine got, and the most that the buffers had.
+/// A peer sends `FRAMES` frames so that all but `cut` bytes of each arrive with the head of the next one; returns the
+/// bytes that the engine got, and the largest size of the buffers.
 fn shifted(shared: Shared, full: Full, begin: &[u8], cut: usize) -> (usize, usize) {
     let reactor = Rc::new(Reactor::new().unwrap());
     let (near, mut far) = UnixStream::pair().unwrap();
