@@ -1,4 +1,4 @@
-//! A filter that is asked about one request, without a proxy.
+//! Calls a filter with one request, without a proxy.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use thalweg_http::{FieldSet, Version, octet};
 /// The time of every request, in seconds since the Unix epoch.
 pub(crate) const NOW: u64 = 1_800_000_000;
 
-/// There is no file.
+/// A source of files without any file.
 struct NoFiles;
 
 impl ConfigFiles for NoFiles {
@@ -53,13 +53,13 @@ pub(crate) struct Asking<'a> {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) verdict: Verdict,
-    /// The lines of the fields that go on.
+    /// The lines of the forwarded fields.
     pub(crate) fields: Vec<u8>,
-    /// The query that goes on.
+    /// The forwarded query.
     pub(crate) query: Option<Vec<u8>>,
 }
 
-/// The filter is called with the request.
+/// Calls the filter with the request.
 pub(crate) fn ask(filter: &dyn Filter, asking: &Asking<'_>) -> Asked {
     let mut fields = b"Accept: text/html\r\n".to_vec();
     if octet::value_len(asking.cookie) == asking.cookie.len() && !asking.cookie.is_empty() {

@@ -247,7 +247,7 @@ pub fn windows() -> Vec<Attack> {
     ]
 }
 
-/// An upload that is taken at once, of which every receive brings five bytes of the next frame's head too.
+/// An upload that the endpoint reads at once; every receive also brings five bytes of the next frame's head.
 fn shifted(open: Open<'_>) -> Vec<Frames> {
     const FRAMES: usize = 16 * 1024;
     const PAYLOAD: usize = 1024 - 9;
@@ -257,10 +257,10 @@ fn shifted(open: Open<'_>) -> Vec<Frames> {
     let upload = frame(HEADERS, END_HEADERS, 1, &section("POST", "/sink", &[]));
     client.send([&upload[..], &frame(PING, 0, 0, &[7; 8]), part].concat());
     let next = [rest, part].concat();
-    // What the proxy's settings say of the stream, and RFC 9113 of the connection.
+    // The initial windows: of the stream from the proxy's settings, of the connection from RFC 9113.
     let (mut stream, mut connection, mut sent, mut is_shifted) = (128_usize << 10, 65_535_usize, 0, false);
     while sent < FRAMES {
-        // The frame that has begun has its part of the window.
+        // The started frame has already used its part of the window.
         let room = (stream.min(connection) / PAYLOAD).saturating_sub(1);
         let count = if is_shifted { room.min(FRAMES - sent) } else { 0 };
         client.send(next.repeat(count));
@@ -295,8 +295,8 @@ fn crumbs(open: Open<'_>) -> Vec<Frames> {
     panic!("20,000 crumbs and no end");
 }
 
-/// The endpoint of HTTP/1.1 that they need: `/large` is a mebibyte, `/silent` never answers, `/sink` takes a body, all
-/// else says hello.
+/// The HTTP/1.1 endpoint of these attacks: `/large` is a mebibyte, `/silent` never answers, `/sink` takes a body, all
+/// other paths answer hello.
 #[derive(Debug)]
 pub struct Attacked {
     bare: Bare,

@@ -408,7 +408,7 @@ fn who_is_kept_at_an_endpoint_is_not_moved_because_it_is_slow() {
     wait_counted(&house.proxy, "thalweg_upstream_hedges_total", "\"s\"", 0);
 }
 
-/// Its listener lets it.
+/// Its listener allows half-close.
 #[test]
 fn a_client_that_has_said_all_it_wants_to_say_waits_for_either_answer() {
     let _watchdog = watchdog("a_client_that_has_said_all_it_wants_to_say_waits_for_either_answer");

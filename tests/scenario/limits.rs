@@ -457,7 +457,7 @@ fn a_reload_keeps_who_is_in_flight_and_who_waits_and_changes_the_number() {
     assert!(waiting.iter_mut().all(|client| answer_of(client).status() == 200));
 }
 
-/// Its listener lets it.
+/// Its listener allows half-close.
 #[test]
 fn a_client_that_has_said_all_it_wants_to_say_keeps_its_place_in_the_queue() {
     let _watchdog = watchdog("a_client_that_has_said_all_it_wants_to_say_keeps_its_place_in_the_queue");

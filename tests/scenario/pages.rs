@@ -74,7 +74,7 @@ fn a_file_of_any_size_is_sent_whole_over_every_version() {
     }
 }
 
-/// They belong to no response: what comes on the connection after them cannot be told from them.
+/// They belong to no response, and cannot be distinguished from later bytes on the connection.
 #[test]
 fn a_connection_with_bytes_behind_a_response_that_gets_a_page_is_not_used_again() {
     let _watchdog = watchdog("a_connection_with_bytes_behind_a_response_that_gets_a_page_is_not_used_again");

@@ -1,8 +1,8 @@
 //! A proxy that was started as root and has become another user (`user:`): attacks by which that user could act as
 //! root.
 //!
-//! Each test attacks as that user would, with files, links and pipes that it could have made. Only root can start such
-//! a proxy: the tests are skipped for other users, and say so.
+//! Each test attacks as that user would, with files, links and pipes that it could have made. Only root can start
+//! such a proxy: for other users the tests are skipped with a notice.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
@@ -19,9 +19,9 @@ use thalweg_tests::{Directory, Process, Proxy, STEP, Upstream};
 use super::upgrade::{await_child, child_of, crash_worker};
 use super::watchdog;
 
-/// The user that the proxy becomes: of this machine or not, it has no rights here.
+/// The user that the proxy becomes: it has no rights on this machine.
 const USER: u32 = 54321;
-/// How long a verb may take on a busy machine.
+/// Longest time of a CLI command on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40);
 
 /// Whether these tests can run.
@@ -87,7 +87,7 @@ fn the_user_of_the_proxy_has_no_program_of_its_own_run_as_root() {
     fs::write(&script, format!("#!/bin/sh\nid -u > {}\n", proof.display())).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     chown(&script, Some(USER), Some(USER)).unwrap();
-    // Below a directory of root alone it is still the user's; a shell of the system would run a script of any name.
+    // The link's target still belongs to the user; and a system shell would run a script of any name.
     let linked = proxy.directory().join("thalweg");
     symlink(&script, &linked).unwrap();
     for binary in [script.as_path(), linked.as_path(), Path::new("/bin/sh")] {
@@ -171,7 +171,7 @@ fn a_pipe_in_the_state_directory_does_not_block_the_start_or_the_stop() {
     assert!(told.contains("sources.json: it is not a regular file"), "{told}");
     let ended = proxy.stop();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    // A file that the start cannot do without ends it at once, with a message.
+    // An unreadable required file ends the start at once, with a message.
     let directory = Directory::new();
     let state = of_user(&directory.path().join("state"));
     pipe(state.join("runtime.json"));

@@ -1,4 +1,4 @@
-//! Documents that try to walk around a filter of the file (decision 0088): none of their requests reaches the service.
+//! Documents that try to bypass a filter of the file (decision 0088): none of their requests reaches the service.
 
 use std::fs;
 use std::path::Path;
@@ -9,22 +9,22 @@ use serde_json::Value;
 use thalweg_tests::message::fetch;
 use thalweg_tests::{Admin, Directory, Proxy, Upstream, Watchdog};
 
-/// Most that a test may take.
+/// Longest time of a test.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long a change may take to be seen, on a machine that is busy.
+/// Longest wait for a change to show, on a busy machine.
 const SEEN: Duration = Duration::from_secs(30);
 
 fn put(directory: &Path, name: &str, text: &str) {
     fs::write(directory.join(format!("routes/{name}.yaml")), text).unwrap();
 }
 
-/// The status of the answer to a request to this host, which says that it is somebody.
+/// The status of the answer to a request for this host, with a forged `X-User`.
 fn ask(proxy: &Proxy, host: &str) -> u16 {
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nX-User: root\r\nConnection: close\r\n\r\n");
     fetch(proxy.web(), &request).unwrap().status()
 }
 
-/// What is told of these documents.
+/// The reasons why documents are left out.
 fn left_out(admin: &Admin) -> Vec<String> {
     let sources = admin.get("/api/v1/sources")["sources"].clone();
     let all = sources.as_array().into_iter().flatten();
@@ -40,7 +40,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The file: a service that only one network reaches, and one that everybody does.
+/// The file: a service for one network only, and one for all clients.
 fn config(inner: &Upstream, shop: &Upstream) -> String {
     format!(
         "listeners: {{ web: {{ address: \"127.0.0.1:0\" }} }}\n\
@@ -107,7 +107,7 @@ fn no_document_walks_around_a_filter_of_the_file() {
     for (name, _) in attacks.iter().filter(|(name, _)| *name != "sealed") {
         assert_eq!(ask(&proxy, &format!("{name}.test")), 404, "{name}");
     }
-    // Others run; what goes through the chain of the file is held to it.
+    // Other routes run; a route through the file's chain obeys it.
     assert_eq!((ask(&proxy, "well.test"), ask(&proxy, "through.test")), (200, 401));
     assert_eq!(inner.served(), 0);
 }

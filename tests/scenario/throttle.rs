@@ -183,14 +183,14 @@ fn a_client_that_leaves_a_throttled_body_leaves_nothing_behind() {
     }
 }
 
-/// What is pipelined behind a body waits for the body's time with it.
+/// Requests pipelined after a body wait for the body's rate limit with it.
 #[test]
 fn requests_behind_a_throttled_body_are_served() {
     let _watchdog = watchdog("requests_behind_a_throttled_body_are_served");
     let upstream = Upstream::start(|request| Some(ok(request.target())));
     let proxy = throttling(&upstream.url(), "8KiB/s");
     let mut talk = Talk::open(proxy.web()).unwrap();
-    // More than the burst, and behind it more than may be received at once.
+    // More than the burst, followed by more than one receive.
     let body = "b".repeat(5000);
     let upload = format!("PUT /upload HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5000\r\n\r\n{body}");
     let next =

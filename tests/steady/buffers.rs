@@ -1,10 +1,10 @@
-//! Every buffer of a worker that grows with what a peer sends: each is made as large as a peer can make it, and is then
-//! within its bound, is part of what the budget counts, and is given back when the peer has gone.
+//! Every buffer of a worker that a peer can fill. A test makes each as large as a peer can, and checks that it stays
+//! within its bound, is counted by the budget, and is freed when the peer has gone.
 //!
-//! What is received of HTTP/2 and never ends where a receive does is attacked in `h2_attacks.rs`, and records of TLS in
-//! `crates/net/src/layered/tests.rs`. Beside these, a worker holds: pieces of bodies that filters change, which come
-//! from the rings looked at here; stored responses, which have a part of the budget of their own; one datagram of a
-//! session of UDP that is new; and what an exchange costs anyway (`crates/proxy/src/budget.rs`).
+//! HTTP/2 frames that never end at the end of a receive are tested in `h2_attacks.rs`, and TLS records in
+//! `crates/net/src/layered/tests.rs`. A worker also holds: pieces of bodies that filters change, which come from the
+//! rings tested here; stored responses, which have their own part of the budget; one datagram of each new UDP
+//! session; and the fixed cost of an exchange (`crates/proxy/src/budget.rs`).
 
 use std::any::Any;
 use std::sync::mpsc::{self, Sender};
@@ -22,12 +22,12 @@ use super::house::House;
 const KIB: i64 = 1024;
 /// Peers at once.
 const PEERS: usize = 10;
-/// What is held of a stream at least: nearly all of its window.
+/// Least number of bytes held per stream: nearly all of its window.
 const STREAM: i64 = 100 * KIB;
 /// Bytes that a peer puts into a buffer.
 const FILLED: usize = 60 << 10;
 
-/// Wants the body of `/whole` before the request goes on.
+/// A filter that buffers the body of `/whole` before the request is forwarded.
 #[derive(Debug)]
 struct Whole;
 
@@ -52,8 +52,8 @@ impl Filter for Whole {
     }
 }
 
-/// The endpoint: `/stuck` takes nothing behind the head until the sender is dropped, `/endless` never ends, of the head
-/// of `/head` comes a part, all else says hello.
+/// The endpoint: `/stuck` reads nothing after the head until the sender is dropped, `/endless` never ends, `/head`
+/// answers with a partial head, all other paths answer hello.
 fn endpoint() -> (Bare, Sender<()>) {
     let (go_on, waits) = mpsc::channel::<()>();
     let waits = Mutex::new(waits);
@@ -82,18 +82,18 @@ fn endpoint() -> (Bare, Sender<()>) {
     (bare, go_on)
 }
 
-/// What peers hold open.
+/// The connections that peers hold open.
 type Held = Vec<Box<dyn Any>>;
 
-/// A buffer, and who fills it.
+/// A buffer, and the peers that fill it.
 struct Case {
     name: &'static str,
-    /// Bytes that the budget has to count as held, at least; and that may live in all, at most.
+    /// Fewest bytes that the budget must count as held, and most bytes that may be allocated in total.
     held: (i64, i64),
     fill: fn(&House) -> Held,
 }
 
-/// So many clients that say this, and nothing more.
+/// [`PEERS`] clients that send this, and nothing more.
 fn clients(house: &House, said: &str) -> Held {
     let open = |_| {
         let mut client = Client::open(house.address());
@@ -107,14 +107,14 @@ fn upload(path: &str, length: usize) -> String {
     format!("POST {path} HTTP/1.1\r\nHost: a.test\r\nContent-Length: {length}\r\n\r\n")
 }
 
-/// Clients of HTTP/2 that send as long as the proxy takes it; it gives no more window when the endpoint takes nothing.
+/// HTTP/2 clients that send as long as they have a window; the proxy grants none while the endpoint does not read.
 fn streams(house: &House) -> Held {
     const PIECE: usize = 8 << 10;
     let piece = frame(DATA, 0, 1, &[b'x'; PIECE]);
     let open = |at: i64| {
         let mut client = Frames::over(Connection::open(house.address()).unwrap(), &[]);
         client.send(frame(HEADERS, END_HEADERS, 1, &section("POST", "/stuck", &[])));
-        // What the proxy's settings say of the stream, and RFC 9113 of the connection.
+        // The initial windows: of the stream from the proxy's settings, of the connection from RFC 9113.
         let (mut stream, mut connection) = (128_usize << 10, 65_535_usize);
         let end = Instant::now() + STEP;
         // The kernel takes some megabytes before the proxy has to hold any.
@@ -133,7 +133,7 @@ fn streams(house: &House) -> Held {
     (0..2).map(open).collect()
 }
 
-/// A client of HTTP/2 that reads no frame of many answers.
+/// An HTTP/2 client that reads no frame of many answers.
 fn unread(house: &House) -> Held {
     let client = Frames::over(Connection::open(house.address()).unwrap(), &[]);
     client.send((0..20).flat_map(|at| request(at * 2 + 1, "/endless")).collect::<Vec<_>>());
@@ -206,7 +206,7 @@ fn is_counted(case: &Case) {
     let held = (case.fill)(&house);
     let (least, most) = case.held;
     house.settles(name, |house| counted(house).0 >= least);
-    // The budget looks at some of them four times a second.
+    // The budget measures some of them four times a second.
     house.settles(&format!("{name}: all of it is counted"), |house| {
         counted(house).1 - used >= house.tally.live() - before
     });

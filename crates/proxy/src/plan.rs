@@ -373,7 +373,7 @@ impl ListenAddress {
         }
     }
 
-    /// The address of datagrams as it is written.
+    /// The UDP address as written.
     pub fn udp(&self) -> Option<SocketAddr> {
         match self {
             Self::Udp { address, .. } => Some(*address),
@@ -484,8 +484,8 @@ impl Route {
         own.map_or(&self.filters, |variant| &variant.chain)
     }
 
-    /// Whether the filters of what comes in at a listener and goes to a service are known. Where not, [`Self::chain`]
-    /// gives those of the route alone, without those of listeners and services: such a request is to be refused.
+    /// Whether the route has a filter chain for this listener and service. If not, [`Self::chain`] gives the filters
+    /// of the route alone, without those of listeners and services: such a request must be refused.
     pub fn has_chain(&self, listener: u16, service: Option<ServiceId>) -> bool {
         let mut variants = self.filter_variants.iter();
         self.filter_variants.is_empty()

@@ -125,7 +125,7 @@ impl ReplayBuffer<'_> {
         matches!(self, ReplayBuffer::Replay { whole: true, .. })
     }
 
-    /// Keeps what stands behind the message.
+    /// Keeps the bytes after the message.
     fn keep_behind(&mut self, bytes: &[u8]) {
         match self {
             ReplayBuffer::Surplus(behind) | ReplayBuffer::Replay { received: behind, .. } => {
@@ -163,10 +163,10 @@ pub(crate) struct Flow {
     frames: Frames,
     transforms: Option<Box<Transformer>>,
     pacer: Option<Box<Pacer>>,
-    /// What a sender that frames its messages by itself has said after the last byte, as lines, or what is left of the
-    /// sender's trailers.
+    /// The trailers of a sender that frames its messages itself, as lines, or the remaining trailers after the rule
+    /// was applied.
     trailers: Option<Box<[u8]>>,
-    /// Trailers that do not go on.
+    /// The rule for dropped trailers.
     refused: Option<Arc<TrailerRule>>,
     /// It holds the high mark and does not read until it holds half of it.
     paused: bool,

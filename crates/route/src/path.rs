@@ -9,9 +9,9 @@
 //! | `/users/*/posts` | the same without a name |
 //! | `/files/{rest*}` | `/files` and all below, as `/files/*`, with a name |
 //!
-//! Configuration parses them. Invariant: literal text is in the form that request paths are brought to before they are
-//! matched, so that both compare as bytes: characters that need no escape in a segment decoded, other escapes in upper
-//! case, no dot segments (RFC 3986 §6.2.2), no empty segments but at the end (decision 0005).
+//! Parsed with the configuration. Invariant: literal text is in the matched form of request paths, so that both
+//! compare as bytes: characters that need no escape in a segment are decoded, other escapes are in upper case, and
+//! there are no dot segments (RFC 3986 §6.2.2) and no empty segments except at the end (decision 0005).
 
 use std::fmt;
 
@@ -100,8 +100,8 @@ impl PathPattern {
     /// A regular expression over the whole path, anchored at both ends, in linear time.
     ///
     /// # Errors
-    /// See [`Regex::parse`]; and what no path has that is matched: an escape of a character that needs none, and two
-    /// slashes in a row.
+    /// See [`Regex::parse`]; also for text that no matched path contains: an escape of a character that needs none,
+    /// or two slashes in a row.
     pub fn regex(text: &str) -> Result<Self, String> {
         let regex = Regex::parse(text)?;
         for (at, _) in text.match_indices('%') {
@@ -126,7 +126,8 @@ impl PathPattern {
         Ok(Self::Regex(regex))
     }
 
-    /// Whether a path, in the form that is matched, fits. The table does not call it; `explain` and checks do.
+    /// Whether the pattern matches a path in the matched form. `explain` and checks call it; the routing table does
+    /// not.
     pub fn matches(&self, path: &[u8]) -> bool {
         match self {
             Self::Exact(text) => path == text.as_bytes(),
@@ -353,7 +354,7 @@ fn malformed_escape(text: &str) -> String {
     format!("`{text}` has a malformed escape; write `%25` for a percent sign")
 }
 
-/// Bytes that stand in a segment of a path without an escape (RFC 3986 §3.3).
+/// Bytes that need no escape in a path segment (RFC 3986 §3.3).
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte)
 }

@@ -13,7 +13,7 @@ pub struct Query<'a> {
     /// The host in normal form (lower case, no trailing dot), without port; IPv6 in brackets
     /// and in the form of RFC 5952; may be empty.
     pub host: &'a [u8],
-    /// The path in the form that is matched (decision 0005), compared as bytes; `*` for an asterisk-form target.
+    /// The path in the matched form (decision 0005), compared as bytes; `*` for an asterisk-form target.
     pub path: &'a [u8],
     /// The query without `?`, as it came; empty when there is none.
     pub query: &'a [u8],

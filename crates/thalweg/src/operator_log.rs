@@ -5,8 +5,8 @@
 //! http://10.0.0.1:80: it is used again"; the line has that as `service=shop endpoint=http://10.0.0.1:80`, and the
 //! rest.
 //!
-//! Messages quote what others have said. Invariant: a message is one line, and nothing in it acts on a terminal
-//! (`printable`).
+//! Messages quote untrusted input. Invariant: a message is one line, without control characters that act on a
+//! terminal (`printable`).
 
 use crate::printable;
 use jiff::Timestamp;
@@ -87,7 +87,7 @@ fn line(time: &str, level: Level, text: &str, is_json: bool) -> String {
     let line = if is_json {
         json(time, level, text)
     } else {
-        // Help stands on a line of its own where a person reads it.
+        // On a terminal, help has a line of its own.
         plain(time, level, &text.replace("\n  help: ", "; help: "))
     };
     printable::line(&line).into_owned()

@@ -1,8 +1,8 @@
-//! Paths of which another user may own a part, walked component by component with descriptors.
+//! Walks paths that another user may partly own, component by component with descriptors.
 //!
-//! Called where a process with more rights than that user writes, gives away or starts what a path names: the start
-//! (`control/privileges.rs`) and the supervisor. A path that is opened in one step may lead elsewhere a moment later;
-//! a descriptor stays what it was when it was checked. Invariant: a symbolic link is followed only in a
+//! Called where a process with more rights than that user writes, changes the owner of, or starts the file at a path:
+//! the start (`control/privileges.rs`) and the supervisor. A path that is opened in one step may lead elsewhere a
+//! moment later; a descriptor keeps referring to the checked file. Invariant: a symbolic link is followed only in a
 //! directory that no user but root and the user of this process can write.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,24 +14,24 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Links on the way of one path; the kernel follows as many.
+/// Most links in one path, as in the kernel.
 const LINKS: u32 = 40;
 /// Write permission of the group and of all others.
 const WRITE_OF_OTHERS: u32 = 0o022;
-/// A directory on the way: nothing is read.
+/// Flags for a directory on the path, which is not read.
 const PASS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// A directory that is listed or changes its owner.
+/// Flags for a directory that is listed or changes its owner.
 const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens the directory at a path.
 ///
 /// # Errors
-/// `NotFound`; `PermissionDenied` where a link stands in a directory that others can write.
+/// `NotFound`; `PermissionDenied` for a link in a directory that others can write.
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     walk(path, |_, _| Err(Errno::NOENT.into()))
 }
 
-/// Opens the directory at a path; those that are missing are made with mode 0700, the outermost first, and `made` is
+/// Opens the directory at a path; missing directories are made with mode 0700, the outermost first, and `made` is
 /// called with each of them.
 ///
 /// # Errors
@@ -56,11 +56,11 @@ pub(crate) fn make_directory(
     })
 }
 
-/// The path of a program, without links, where only root and the user of this process can write the file and every
-/// directory on the way: it is the same file as long as they do not change it.
+/// The resolved path of a program, if only root and the user of this process can write the file and every directory
+/// on the path. So only these two users can replace the file later.
 ///
 /// # Errors
-/// A sentence: who else can write what.
+/// A sentence: which file or directory other users can write.
 pub(crate) fn trusted_program(path: &Path) -> io::Result<PathBuf> {
     let resolved = path.canonicalize()?;
     let (mut at, mut shown) = (openat(CWD, "/", PASS, Mode::empty())?, PathBuf::from("/"));
@@ -79,7 +79,7 @@ pub(crate) fn trusted_program(path: &Path) -> io::Result<PathBuf> {
     Ok(shown)
 }
 
-/// Walks to a directory. `missing` makes one that is not there, in the directory that was reached.
+/// Walks to a directory. `missing` makes a missing one in the directory reached so far.
 fn walk(
     path: &Path,
     mut missing: impl FnMut(BorrowedFd<'_>, &OsStr) -> io::Result<OwnedFd>,
@@ -92,7 +92,7 @@ fn walk(
         match openat(&at, &name, PASS, Mode::empty()) {
             Ok(next) => at = next,
             Err(Errno::NOENT) => at = missing(at.as_fd(), &name)?,
-            // A link, or another kind of file than a directory.
+            // A link, or a file that is not a directory.
             Err(Errno::NOTDIR | Errno::LOOP) => {
                 let target = match readlinkat(&at, &name, Vec::new()) {
                     Ok(target) => PathBuf::from(OsString::from_vec(target.into_bytes())),
@@ -133,8 +133,8 @@ fn check_written_by_us(stat: &Stat, path: &Path) -> io::Result<()> {
     Err(denied(format_args!("{} can be written by other users than root", path.display())))
 }
 
-/// Whether a directory that was opened by its name is the one that was made just before: the owner of the directory
-/// above could have put another one in its place.
+/// Checks that a directory opened by its name is the one made just before: the owner of its parent could have
+/// replaced it.
 fn check_new(directory: &OwnedFd) -> io::Result<()> {
     let stat = fstat(directory)?;
     let is_like_new = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o077 == 0;
@@ -161,7 +161,7 @@ fn components(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
     })
 }
 
-/// The names of a path that has nothing else.
+/// The components of a path as plain names.
 fn normal(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter_map(|part| match part {
         Component::Normal(name) => Some(name.to_owned()),

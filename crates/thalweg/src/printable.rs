@@ -1,8 +1,8 @@
-//! Text of others (endpoints, clients, documents, sources) as a terminal and a log may have it.
+//! Makes untrusted text (from endpoints, clients, documents, sources) safe for terminals and logs.
 //!
-//! The one place where that is decided: `operator_log` and `cli::output` pass all that they write through it. A line
-//! end in a name would forge a line, an escape sequence would command the terminal, and marks of direction would show
-//! a text in another order than it has. They are written as JSON escapes (`\u001b`), so that JSON stays what it is.
+//! The only such filter: `operator_log` and `cli::output` pass all output through it. A line end in a name would
+//! forge a line, an escape sequence would control the terminal, and bidirectional marks would change the displayed
+//! order of a text. They are written as JSON escapes (`\u001b`), so that JSON keeps its meaning.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -45,8 +45,8 @@ fn escaped(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character does something instead of being seen: C0, DEL and C1, separators of lines and paragraphs, and
-/// marks of direction (Unicode TR9 §2).
+/// Whether a character has an effect instead of a glyph: C0, DEL and C1, line and paragraph separators, and
+/// bidirectional marks (Unicode TR9 §2).
 pub(crate) fn acts(c: char) -> bool {
     let is_direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -5,9 +5,10 @@
 //! queues of the sockets, which are still open here, for the next one. Signals are passed on. An upgrade starts a
 //! second child beside the first; the supervisor itself stays what it is until it is started again.
 //!
-//! With `user:` the supervisor stays root and its children do not. Invariant: what a child says after it has become
-//! another user decides neither which program runs here as root (`program`) nor which files are written or removed
-//! (`crash_report`). Where its state is and as which user it goes on, a child says before: its first message counts.
+//! With `user:` the supervisor stays root and its children do not. Invariant: messages of a child that has changed
+//! its user influence neither the choice of the program that runs as root (`program`) nor the files that are written
+//! or removed (`crash_report`). A child reports its state directory and its new user before the change: only its
+//! first message counts.
 
 mod crash_report;
 mod program;
@@ -66,21 +67,21 @@ struct Child {
     serves_since: Option<Instant>,
     /// It ends as it was told to.
     is_leaving: bool,
-    /// What it has said of itself before it could become another user.
+    /// The child's report about itself from before the change of its user.
     terms: Terms,
     /// What it writes when it crashes.
     report: File,
 }
 
-/// How far a child is trusted.
+/// The first message of a child, which decides whether it is trusted.
 #[derive(Debug, Default)]
 enum Terms {
-    /// It has said nothing yet.
+    /// It has sent no message yet.
     #[default]
     Silent,
-    /// Its first message said something else.
+    /// Its first message was a different one.
     Unknown,
-    /// Where it keeps its state, and as which user it goes on.
+    /// Its state directory and its new user.
     Known { state: Option<PathBuf>, uid: u32 },
 }
 
@@ -100,7 +101,7 @@ struct Supervisor {
     stops: bool,
     pause: Duration,
     restart: Option<(Instant, Vec<InheritedSocket>)>,
-    /// The child that is started again has the user of this process.
+    /// The child to restart had the user of this process.
     is_trusted: bool,
     crashes: u64,
 }
@@ -170,7 +171,7 @@ impl Supervisor {
         self.children.get(&self.current?)
     }
 
-    /// Starts a proxy on these sockets; `None`: of the file that this process was started from.
+    /// Starts a proxy on these sockets; without `program`, from the file that this process was started from.
     fn start(&mut self, sockets: Vec<InheritedSocket>, program: Option<&Path>) -> io::Result<()> {
         let number = self.spawn(program)?;
         let Some(child) = self.children.get_mut(&number) else { return Ok(()) };
@@ -355,7 +356,7 @@ fn keep_report(child: &Child, (how, served): (&str, Duration)) -> io::Result<Opt
 }
 
 impl Terms {
-    /// Whether the child has the user of this process, and could do by itself all that is done for it here.
+    /// Whether the child has the user of this process, so that it gains no rights through the supervisor.
     fn is_trusted(&self) -> bool {
         let ours = rustix::process::geteuid();
         match self {

@@ -73,7 +73,7 @@ pub struct EndpointSets {
     workers: usize,
     bell: Notifier,
     known: Mutex<HashMap<Arc<str>, Known>>,
-    /// Which addresses are not used.
+    /// The check for addresses that may not be used.
     barred: Mutex<Option<Barred>>,
 }
 
@@ -93,8 +93,8 @@ impl EndpointSets {
         Self { workers, bell, known: Mutex::default(), barred: Mutex::default() }
     }
 
-    /// Sets that are made from now on have no member at an address for which `bars` holds. It is asked after host names
-    /// have been resolved, for every endpoint, and replaces the one before.
+    /// From now on, sets are built without members at addresses for which `bars` is true. It is called for every
+    /// endpoint after host names are resolved, and replaces the previous check.
     pub fn keep_off(&self, bars: impl Fn(&Endpoint, &PeerAddress) -> bool + Send + Sync + 'static) {
         *self.barred.lock().unwrap_or_else(PoisonError::into_inner) = Some(Barred(Arc::new(bars)));
     }
@@ -124,7 +124,7 @@ impl EndpointSets {
         endpoint_set
     }
 
-    /// Every address of every endpoint that may be used, in order, each once per endpoint.
+    /// Every usable address of every endpoint, in order, each once per endpoint.
     fn addresses_of(&self, service: &Service, names: &Names) -> Vec<(u32, PeerAddress)> {
         let barred = self.barred.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut all = Vec::with_capacity(service.endpoints.len());
@@ -247,7 +247,7 @@ fn identity(address: &Address, url: &str, resolved: &PeerAddress) -> u64 {
     }
 }
 
-/// Whether a host name of this endpoint stands for an address that the service is kept off: see [`Service::kept_off`].
+/// Whether an added endpoint resolved to an address that is forbidden to the service: see [`Service::kept_off`].
 fn is_kept_off((service, endpoint): (&Service, &Endpoint), address: SocketAddr, names: &Names) -> bool {
     let (ip, port) = (address.ip().to_canonical(), address.port());
     let is_it = |kept: IpAddr| {

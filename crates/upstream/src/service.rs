@@ -64,8 +64,9 @@ pub struct Service {
     /// Where it has no endpoints, and every exchange brings its own along.
     #[serde(rename = "sealed")]
     pub destinations: Option<DestinationPolicy>,
-    /// Where host names of its endpoints that are not of the file do not lead: endpoints that the file reaches through
-    /// filters, and a document without them. Only of services that documents lead to.
+    /// Addresses to which host names of its endpoints from outside the file may not resolve: those of endpoints that
+    /// the file reaches only through filters, while a document reaches this service without them. Set only for
+    /// services that documents lead to.
     #[serde(skip)]
     pub kept_off: Arc<[Address]>,
 }
@@ -187,8 +188,8 @@ pub struct Endpoint {
     /// How much it takes at once.
     #[serde(flatten)]
     pub limits: EndpointLimits,
-    /// Not written in the file: a source has found it, or a document or the admin API has added it. It leads to fewer
-    /// addresses than one of the file ([`EndpointSets::keep_off`](crate::EndpointSets::keep_off)).
+    /// Not from the file: discovered by a source, or added by a document or the admin API. It may use fewer addresses
+    /// than an endpoint of the file ([`EndpointSets::keep_off`](crate::EndpointSets::keep_off)).
     #[serde(skip)]
     pub is_added: bool,
 }

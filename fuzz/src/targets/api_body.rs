@@ -1,8 +1,8 @@
 //! Bodies of the admin API.
 //!
-//! Input: a body, read as that of every operation that takes JSON. Asserts: a refusal is a 4xx; an accepted body is an
-//! object to another reader too, and is accepted again as that reader writes it; an accepted purge is the same when it
-//! is written for other replicas.
+//! Input: a body, read as that of every operation that takes JSON. Asserts: a refusal is a 4xx; an accepted body is
+//! an object to a second parser too, and is accepted again as that parser serialises it; an accepted purge survives
+//! serialisation for other replicas.
 
 use serde_json::{Map, Value};
 use thalweg_admin::{purge_of, read_bodies};

@@ -1,15 +1,15 @@
 //! HTTP archives, as `replay` reads them and `record` writes them.
 //!
 //! Input: a file. It is read as an archive, as an entry of one, and as an exchange of a tap that becomes an entry.
-//! Asserts: no panic; a request made of an entry has the method, target and body of the entry, fields of their grammar,
-//! and none of framing or of its connection; its head is read as one head; the archive that `record` writes has its
-//! entries.
+//! Asserts: no panic; a request made from an entry has the method, target and body of the entry, fields of valid
+//! syntax, and no framing or hop-by-hop fields; its head is parsed as one head; the archive that `record` writes has
+//! its entries.
 
 use serde_json::{Value, json};
 use thalweg_har::{Recorded, beginning, end, entry, parse};
 use thalweg_http::{HeadLimits, Progress, RequestHead, octet};
 
-/// Fields that say where a request ends, or belong to its connection.
+/// Framing and hop-by-hop fields.
 const FRAMING: [&str; 6] = ["content-length", "transfer-encoding", "trailer", "upgrade", "te", "expect"];
 
 /// Checks one input.
@@ -46,7 +46,7 @@ fn replayed(entry: &Value) {
     assert!(request.uri().authority().is_none(), "{}", request.uri());
     assert!(target.starts_with('/') && target.bytes().all(|byte| byte > b' ' && byte != 0x7f), "{target:?}");
     assert_eq!(request.body(), &recorded.body);
-    // As it is written.
+    // The head as it is sent.
     let mut head = format!("{} {target} HTTP/1.1\r\n", request.method()).into_bytes();
     for (name, value) in request.headers() {
         assert!(!FRAMING.contains(&name.as_str()), "{name}");

@@ -1,8 +1,9 @@
 //! The protocol of ZooKeeper: records (Jute), frames, and the session that reads them.
 //!
-//! Input: a byte that chooses the check, and bytes. Asserts: a record is read with the values that were written; the
-//! reader and a plain cursor agree on each value and on the end of the record; frames are the same however their bytes
-//! are split, and none is longer than the limit; a session does not panic on any answer, and its questions are bounded.
+//! Input: a byte that chooses the check, and bytes. Asserts: a record is read with the written values; the reader and
+//! a plain cursor agree on each value and on the end of the record; frames do not depend on how their bytes are
+//! split, and none exceeds the limit; a session does not panic on any answer, and the number of its requests is
+//! bounded.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use thalweg_discovery::zookeeper::jute::{Reader, Writer, take_frame};
 
 /// Longest frame that is taken.
 const MOST: usize = 512;
-/// Questions of a session that are under way at a time, at most.
+/// Most requests of a session in flight.
 const WINDOW: usize = 256;
 
 /// Checks one input.
@@ -88,7 +89,7 @@ fn written(bytes: &[u8]) {
     assert!(reader.int().is_err());
 }
 
-/// Draws of the input choose what is read; a cursor says where that ends.
+/// The input chooses the types to read; a cursor computes the expected ends.
 fn read(bytes: &[u8]) {
     let mut draw = Draw::of(bytes);
     let (mut reader, mut at) = (Reader::new(bytes), 0);
@@ -159,7 +160,7 @@ fn frames(bytes: &[u8]) {
     }
 }
 
-/// Frames, each behind a byte for its length and one that says whether it answers what is asked first.
+/// Frames, each after a byte for its length and a byte that decides whether it answers the oldest request.
 fn session(bytes: &[u8]) {
     let mut session = Conversation::about(&["/s", "/s/t"]);
     let (mut asked, mut rest) = (VecDeque::new(), bytes);

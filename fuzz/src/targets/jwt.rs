@@ -1,9 +1,9 @@
 //! Signed tokens (JWT), sets of keys (JWK) and keys in PEM.
 //!
 //! Input: a byte that chooses the check, and a text: an unsigned token; claims, which are signed here; a set of keys;
-//! keys in PEM. Asserts: only a token signed with one of the keys is accepted, and none with one of its characters
-//! changed, under another key, or with the public key as the secret of an HMAC; the claims of an accepted token satisfy
-//! the rules to a plain reader too; published keys are bounded in number and verify no HMAC.
+//! keys in PEM. Asserts: only a token signed with one of the keys is accepted, and it is refused with one of its
+//! characters changed, under another key, or with the public key as an HMAC secret; the claims of an accepted token
+//! satisfy the rules to a plain reader too; published keys are bounded in number and verify no HMAC.
 
 use std::sync::LazyLock;
 
@@ -54,7 +54,7 @@ fn rules(required: &[&str]) -> Rules {
     }
 }
 
-/// Rules that ask for nothing.
+/// Rules without requirements.
 fn no_rules() -> Rules {
     Rules { issuers: Vec::new(), audiences: Vec::new(), ..rules(&[]) }
 }
@@ -123,7 +123,7 @@ fn claims(bytes: &[u8]) {
     for keys in [&*OTHER, &*PUBLIC] {
         assert!(!is_accepted(&text, keys, &no_rules()), "another key verifies it");
     }
-    // The public keys are known to all.
+    // The public keys are no secret.
     for public in [PUBLISHED.as_bytes(), &PUBLISHED.as_bytes()[9..]] {
         for head in [head, r#"{"alg":"HS256","kid":"rsa"}"#] {
             assert!(!is_accepted(&signed(head, claims, public), &PUBLIC, &no_rules()));
@@ -158,7 +158,7 @@ fn published(text: &[u8]) {
         assert_eq!(keys.candidates(algorithm, None).next().is_some(), keys.fit(algorithm));
         let named = keys.candidates(algorithm, Some("rsa")).count();
         assert!(named <= keys.candidates(algorithm, None).count());
-        // Zeros are no signature, whatever the key is.
+        // Zeros are not a valid signature for any key.
         for length in [64, 96, 132, 256] {
             let head = format!("{{\"alg\":\"{name}\"}}");
             let message = format!("{}.e30", URL_SAFE_NO_PAD.encode(head));

@@ -18,7 +18,7 @@ use thalweg_http::HttpUrl;
 
 const ISSUER: &str = "https://id.test";
 const SECRET: &str = "a secret of this target, of thirty-two bytes or more";
-/// Seals nothing that the fuzzer could copy.
+/// Seals nothing, so that the fuzzer cannot copy a sealed text.
 const STRANGE_SECRET: &str = "a secret that seals nothing, of thirty-two bytes";
 
 static FILTER: LazyLock<Arc<dyn Filter>> = LazyLock::new(|| logs_in(SECRET));
@@ -115,7 +115,7 @@ fn document(text: &[u8]) {
     }
 }
 
-/// A byte that says how often the value is repeated, and the value, which is read as cookies of a browser too.
+/// A byte for the number of repetitions, and the value, which is also parsed as a browser's cookies.
 fn cookies(bytes: &[u8]) {
     let Some((times, value)) = bytes.split_first() else { return };
     let browser: Vec<(&[u8], &[u8])> = value
@@ -148,7 +148,7 @@ fn cookies(bytes: &[u8]) {
     }
 }
 
-/// Changes one character of a text; whether it is another one now.
+/// Changes one character of a text; returns whether the text differs.
 fn change(text: &mut [u8], [high, low, other]: [u8; 3]) -> bool {
     let place = usize::from(u16::from_be_bytes([high, low])) % text.len();
     std::mem::replace(&mut text[place], other) != other

@@ -1,8 +1,8 @@
 //! The TLVs behind the addresses in a header of the PROXY protocol, version 2.
 //!
-//! Input: a byte that chooses the family, and TLVs. The header around them is right, so that every change of the input
-//! reaches a TLV. Asserts: a plain reader finds the same authority, ALPN and unique id, or the same refusal; no TLV
-//! passes the end of the header; a right checksum is accepted, and not with one bit of the header changed.
+//! Input: a byte that chooses the family, and TLVs. The header around them is valid, so that every change of the
+//! input reaches a TLV. Asserts: a plain reader finds the same authority, ALPN and unique id, or the same refusal; no
+//! TLV exceeds the header; a correct checksum is accepted, and is refused after a change of one header bit.
 
 use thalweg_core::limits::PROXY_HEADER;
 use thalweg_net::proxy_protocol::{Header, Read, read};
@@ -35,7 +35,7 @@ pub(super) fn fuzz(input: &[u8]) {
     summed((family, addresses), tlvs);
 }
 
-/// One byte less: more must come, unless no header is that long.
+/// A header cut by one byte is incomplete, unless its declared length is impossible.
 fn too_short(header: &[u8]) -> Read {
     if header.len() > PROXY_HEADER { read(header) } else { Read::Incomplete }
 }
@@ -82,7 +82,7 @@ fn expected(header: &[u8], at: usize) -> Option<Header> {
     Some(found)
 }
 
-/// The same with a right checksum, which is taken if the rest is; and with each of its bits wrong.
+/// The same with a correct checksum, which is accepted if the rest is; and with a changed bit.
 fn summed(family: (u8, usize), tlvs: &[u8]) {
     // A last TLV that is too long would hold the checksum.
     let Read::Header(_) = read(&header(family, tlvs)) else { return };
@@ -91,11 +91,11 @@ fn summed(family: (u8, usize), tlvs: &[u8]) {
     let end = header.len();
     header[end - 4..].copy_from_slice(&sum);
     let Read::Header(_) = read(&header) else { return };
-    // The bytes of the input decide which bit.
+    // The input chooses the bit.
     let bit = tlvs.iter().fold(end, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(*byte)));
     let at = START.len() + 3 + bit % (end - START.len() - 3);
     header[at] ^= 1 << (bit % 8);
-    // The change may be one of a type or a length, so that the checksum is none any more.
+    // The change may affect a type or a length, so that the checksum TLV is no longer recognised.
     if let Read::Header(changed) = read(&header) {
         let whole = expected(&header, START.len() + 3 + family.1).expect("both read it");
         assert_eq!((changed.authority, changed.alpn), (whole.authority, whole.alpn));

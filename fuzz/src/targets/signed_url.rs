@@ -13,7 +13,7 @@ use thalweg_filter::{Filter, Verdict};
 const SECRET: &str = "a secret of this target";
 /// Parameters that are signed.
 const PARAMETERS: [&str; 2] = ["user", "size"];
-/// Parameters of the signature, which go no further.
+/// Parameters of the signature, which are not forwarded.
 const OWN: [&str; 3] = ["expires", "key_id", "signature"];
 
 /// Its secret signs nothing, so that the fuzzer cannot copy a signature.
@@ -37,7 +37,7 @@ pub(super) fn fuzz(input: &[u8]) {
     for method in [&b"GET"[..], b"POST"] {
         assert!(!link.passes(&**STRANGE, method), "an unsigned link passes");
     }
-    // A parameter of the signature that stands twice is refused.
+    // A repeated parameter of the signature is refused.
     let is_plain = link.pairs().all(|(name, _)| !OWN.contains(&&*name))
         && PARAMETERS.iter().all(|it| link.count(it) < 2);
     if !is_plain {
@@ -139,7 +139,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Decoded names, with the pairs as they stand there.
+/// Decoded names, with the raw pairs.
 fn pairs(query: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
     let pairs = query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {

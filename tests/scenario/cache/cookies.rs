@@ -1,11 +1,12 @@
-//! Responses that set a cookie: nothing of them enters what others get, and the client that caused them gets it all.
+//! Responses that set a cookie: none of their fields reaches other clients, and the client that caused them gets all
+//! fields.
 
 use super::{Origin, ask, caching, reply, send, watchdog};
 
-/// It is stale when it comes, and can be validated.
+/// Fields of a response that is stale on arrival, and can be revalidated.
 const STALE: &str = "Cache-Control: public, max-age=60\r\nAge: 100\r\nETag: \"v1\"\r\n";
 
-/// A service that begins a session for a client that names itself, in every answer.
+/// A service that starts a session in every answer to a client with a name.
 fn sessions() -> Origin {
     Origin::start(|request, _| {
         let own = match request.value("x-client") {
@@ -24,7 +25,7 @@ fn sessions() -> Origin {
     })
 }
 
-/// The token of one client went into the stored head, and all others got it (issue 43).
+/// The token of one client went into the stored head, and all other clients got it (issue 43).
 #[test]
 fn a_304_that_sets_a_cookie_gives_its_fields_to_its_client_alone() {
     let _watchdog = watchdog("a_304_that_sets_a_cookie_gives_its_fields_to_its_client_alone");

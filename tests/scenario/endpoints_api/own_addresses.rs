@@ -1,5 +1,5 @@
 //! Attacks on the proxy through its own endpoints: no endpoint that the file on disk does not name leads to the admin
-//! socket, the admin API, the metrics, a listener or a link-local address, whichever way it arrives (decision 0105).
+//! socket, the admin API, the metrics, a listener or a link-local address, by any origin (decision 0105).
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::scenario::{config, reload, watchdog};
 
 const ENDPOINTS: &str = "/api/v1/services/s/endpoints";
 const CONFIG: &str = "/api/v1/config";
-/// How long something may take to be seen, on a machine that is busy.
+/// Longest wait for a change to show, on a busy machine.
 const SEEN: Duration = Duration::from_secs(30);
 
 /// The path of the admin socket.
@@ -37,7 +37,7 @@ fn admin_port(proxy: &Proxy) -> u16 {
     address.port()
 }
 
-/// URLs of what must not be reached, in every spelling.
+/// URLs that must not be reachable, in every spelling.
 fn forbidden(proxy: &Proxy) -> Vec<String> {
     let mut all = vec![
         format!("unix:{}", admin_socket(proxy).display()),
@@ -80,7 +80,7 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Whether this text is one that only the admin API or the metrics answer.
+/// Whether only the admin API or the metrics answer with this text.
 fn is_own(text: &str) -> bool {
     text.contains("thalweg_") || text.contains("\"version\"")
 }
@@ -112,7 +112,7 @@ fn the_endpoints_api_adds_nothing_that_is_the_process_itself() {
 fn an_address_of_the_machine_is_the_process_itself_where_it_listens_on_every_address() {
     let name = "an_address_of_the_machine_is_the_process_itself_where_it_listens_on_every_address";
     let _watchdog = watchdog(name);
-    // No packet is sent: the kernel says which address it would be sent from.
+    // No packet is sent: the kernel reports the source address that it would use.
     let probe = UdpSocket::bind("0.0.0.0:0").unwrap();
     let Ok(here) = probe.connect("192.0.2.1:9").and_then(|()| probe.local_addr()) else {
         eprintln!("skipped: this machine has no address but the loopback");
@@ -191,7 +191,7 @@ fn the_file_may_publish_the_metrics_by_their_address_and_not_by_a_name() {
     let port = proxy.metrics().port();
     reload(&proxy, &text.replace(&upstream.url(), &format!("http://127.0.0.1:{port}")), 1);
     eventually("the metrics are published", || is_own(&metrics_through(proxy.web()).1));
-    // The name of the machine stands for one of its addresses, if for anything.
+    // The machine's name resolves to one of its addresses, if at all.
     reload(&proxy, &text.replace(&upstream.url(), &format!("http://{name}:{port}")), 2);
     let mut answers = Vec::new();
     eventually("the metrics are gone", || {
@@ -205,7 +205,7 @@ fn the_file_may_publish_the_metrics_by_their_address_and_not_by_a_name() {
     }
 }
 
-/// A name server whose every name stands for one address, which may change.
+/// A name server that resolves every name to one address, which may change.
 struct NameServer {
     address: SocketAddr,
     says: Arc<Mutex<IpAddr>>,

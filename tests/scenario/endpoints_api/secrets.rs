@@ -1,5 +1,5 @@
-//! What the read token sees of secrets, and what the write token may not turn to its own use: who a client is, and where
-//! secrets are sent.
+//! The read token sees no secrets, and the write token may change neither the identity of clients nor the
+//! destinations of secrets.
 
 use serde_json::json;
 use thalweg_tests::admin::json as document;
@@ -8,7 +8,7 @@ use thalweg_tests::{Admin, Directory, Message, Proxy, Upstream};
 use super::{TOKENS, state_in};
 use crate::scenario::watchdog;
 
-/// Every secret of [`guarded`] begins so.
+/// The beginning of every secret in [`guarded`].
 const SECRET: &str = "hunter2-";
 
 /// A proxy with secrets by value in filters and conditions.
@@ -95,7 +95,8 @@ fn a_read_token_sees_no_secret_of_filters_and_conditions() {
     }
 }
 
-/// Issue 43 §1.5 and §2: a write token said who clients are, and had the client secret sent to an issuer of its own.
+/// Issue 43 §1.5 and §2: with a write token one could forge client addresses, and redirect the client secret to
+/// another issuer.
 #[test]
 fn a_write_token_changes_neither_who_a_client_is_nor_where_secrets_go() {
     let _watchdog = watchdog("a_write_token_changes_neither_who_a_client_is_nor_where_secrets_go");

@@ -175,7 +175,7 @@ fn trailers_go_both_ways() {
     assert_eq!(seen, [(HEADERS, false), (DATA, false), (HEADERS, true)]);
 }
 
-/// A verified field could be said in a trailer, which servers take for it (issue 43).
+/// A verified field could be forged in a trailer, which servers merge into the fields (issue 43).
 #[test]
 fn trailers_of_names_that_a_filter_verifies_do_not_go_on() {
     let _watchdog = watchdog("trailers_of_names_that_a_filter_verifies_do_not_go_on");

@@ -1,5 +1,5 @@
-//! Connections that outlast their listener, and clients of HTTP/2 that do not go when they are told to: no request of
-//! them passes fewer filters than before, and none goes on for ever.
+//! Connections that outlive their listener, and HTTP/2 clients that ignore GOAWAY: no request of them bypasses a
+//! filter, and no connection lasts for ever.
 
 use std::thread;
 use std::time::Instant;
@@ -16,10 +16,10 @@ use super::super::{wait_counted, watchdog};
 use super::{metric, plan, reload};
 
 const WEB: &str = "web: { address: \"127.0.0.1:0\" }";
-/// Requests after which a client gives up waiting to be refused: many more than any bound of these tests.
+/// Requests after which a client stops expecting a refusal: many more than any bound of these tests.
 const MANY: u32 = 400;
 
-/// A listener beside `web`, and a service that lets nobody pass.
+/// A listener beside `web`, and a service that refuses every client.
 fn guarded(guest: &str) -> (Upstream, String, String) {
     let upstream = Upstream::saying("of the service");
     let services = format!(
@@ -39,7 +39,7 @@ fn wait_forgotten(proxy: &Proxy) {
     }
 }
 
-/// Reads to the end: a refusal, and nothing of the service.
+/// Reads to the end: a refusal, and no bytes from the service.
 fn assert_refused(client: &mut Connection) {
     assert_eq!(client.read_to_end(Instant::now() + STEP), Event::End);
     let seen = String::from_utf8_lossy(client.seen());
@@ -69,7 +69,7 @@ fn a_head_that_is_whole_after_its_listener_has_gone_is_refused() {
     assert_eq!(get(proxy.web(), "/").unwrap().status(), 403, "the other listener has its filters");
 }
 
-/// Its head promised that the connection is kept.
+/// Its response head promised keep-alive.
 #[test]
 fn a_request_behind_a_download_that_outlasts_its_listener_is_refused() {
     let _watchdog = watchdog("a_request_behind_a_download_that_outlasts_its_listener_is_refused");
@@ -92,7 +92,7 @@ fn a_request_behind_a_download_that_outlasts_its_listener_is_refused() {
     assert_refused(&mut client);
 }
 
-/// What came of the requests that a client made one after the other until it was refused.
+/// The results of a client's sequential requests, until one was refused.
 struct Asked {
     statuses: Vec<u16>,
     /// The code that ended the last one; `None`: the connection ended.
@@ -100,7 +100,7 @@ struct Asked {
     next: u32,
 }
 
-/// Asks until a request is refused. The client acknowledges no PING, whatever it is told.
+/// Sends requests until one is refused. The client acknowledges no PING.
 fn ask_on(client: &mut Frames, from: u32) -> Asked {
     let mut statuses = Vec::new();
     for stream in (from..).step_by(2).take(MANY as usize) {
@@ -171,14 +171,14 @@ fn a_connection_of_http2_has_few_requests_beyond_those_that_it_may_have() {
     let proxy = Proxy::start(&plan(&listener, "{ to: s }", &services));
     let mut client = Frames::open(proxy.web(), &[]);
     let asked = ask_on(&mut client, 1);
-    // Those that may have been on their way when the client was told.
+    // The requests that may have been in flight at the GOAWAY.
     assert!((3..=3 + 5).contains(&asked.statuses.len()), "{} were served", asked.statuses.len());
     assert_eq!(asked.refusal, Some(REFUSED_STREAM));
     let (last, end) = farewell(&mut client);
     assert_eq!((last.and_then(|frame| frame.code()), end), (Some(NO_ERROR), Event::End));
 }
 
-/// An exchange that lasts keeps the connection; it keeps no door open for others.
+/// A long exchange keeps the connection open, but not for further requests.
 #[test]
 fn requests_beside_one_that_lasts_are_refused_and_a_flood_of_them_ends_the_connection() {
     let _watchdog =

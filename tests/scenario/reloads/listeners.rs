@@ -116,8 +116,8 @@ fn sockets(address: SocketAddr) -> usize {
     fs::read_to_string("/proc/net/tcp").unwrap().matches(&wanted).count()
 }
 
-/// Connects again and again until the kernel refuses. The pause keeps these connections from taking the places of idle
-/// ones, which a test may be watching.
+/// Connects again and again until the kernel refuses. The pause keeps these connections from displacing idle ones,
+/// which a test may be watching.
 fn wait_refused(address: SocketAddr) {
     const PACE: Duration = Duration::from_millis(10);
     let end = Instant::now() + STEP;

@@ -1,8 +1,8 @@
 //! Runs failed tests once more, alone.
 //!
-//! A test that starts processes and waits for them can fail because its neighbours took the machine. The second result
-//! counts. The run names every such test at its end and in `target/passed-only-alone.txt`: it needs mending. Tests of
-//! single crates never run twice, and more than [`MOST`] failures are no accident.
+//! A test that starts processes and waits for them can fail because other tests overload the machine. The second
+//! result counts. The run names every such test at its end and in `target/passed-only-alone.txt`: such a test needs a
+//! fix. Tests of single crates never run twice, and more than [`MOST`] failures are not retried.
 
 use std::fs;
 use std::process::Command;

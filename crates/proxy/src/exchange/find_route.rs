@@ -57,7 +57,7 @@ pub(crate) fn find_route_of_connection(
     }
 }
 
-/// The same for a client whose first bytes contain no sealed label.
+/// The same without unsealing: also for UDP sessions.
 pub(crate) fn find_route_from(
     worker: &Worker,
     Standing { view, position }: &Standing,

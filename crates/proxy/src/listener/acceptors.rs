@@ -63,8 +63,8 @@ enum Room {
 }
 
 impl Acceptors {
-    /// The listeners of a plan are open from now on, and no others. Gives those that are gone, for which the plan
-    /// before still holds.
+    /// Opens the listeners of a plan and closes all others. Returns the removed listeners, which still use the
+    /// previous plan.
     pub(crate) fn take_over(&mut self, worker: &Worker, view: &Rc<LocalPlan>) -> Vec<Rc<LocalListener>> {
         let current = &view.current;
         self.newest = current.listeners.iter().map(|open| open.state.id).fold(self.newest, ListenerId::max);

@@ -1,10 +1,11 @@
-//! Which addresses are the process's own, and which endpoints may lead where (decision 0105).
+//! The process's own addresses, and the check of endpoint addresses against them (decision 0105). An address is
+//! *barred* if an endpoint may not use it; [`Barred`] is the reason.
 //!
-//! The file on disk may name any address. An endpoint that arrives in another way (admin API, documents, sources) names
-//! none of the process's own addresses, no link-local address and no unix socket; and no host name, wherever it is
-//! written, stands for the admin API, the metrics or a link-local address. [`OwnAddresses::bars`] is asked when an
-//! endpoint arrives, [`OwnAddresses::bars_member`] when endpoint sets are made and host names are resolved,
-//! [`OwnAddresses::bars_call`] when control connects. None of them is asked for each exchange.
+//! The file on disk may name any address. An endpoint from another origin (admin API, documents, sources) may name
+//! none of the process's own addresses, no link-local address and no unix socket. No host name, wherever it is
+//! written, may resolve to the admin API, the metrics or a link-local address. [`OwnAddresses::bars`] runs when an
+//! endpoint arrives, [`OwnAddresses::bars_member`] when endpoint sets are built and host names are resolved,
+//! [`OwnAddresses::bars_call`] when the control plane connects. None of them runs per exchange.
 
 use crate::plan::Plan;
 use std::fmt;
@@ -14,7 +15,7 @@ use thalweg_net::interfaces::is_machines;
 use thalweg_sealed::reach::{Own, Special, canonical};
 use thalweg_upstream::{Address, Endpoint, PeerAddress};
 
-/// Where the process listens.
+/// The listening addresses of the process.
 #[derive(Clone, Debug, Default)]
 pub struct OwnAddresses {
     /// Listeners that take connections.
@@ -25,7 +26,7 @@ pub struct OwnAddresses {
     beside: Arc<Own>,
 }
 
-/// Why an endpoint may not lead to an address.
+/// The reason why an endpoint may not use an address.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Barred {
     /// The admin API or the metrics of the process.
@@ -41,7 +42,7 @@ pub enum Barred {
 }
 
 impl Barred {
-    /// What the address is; ends a sentence.
+    /// A description of the address, as the end of a sentence.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Beside => "the admin API or the metrics",
@@ -52,7 +53,7 @@ impl Barred {
         }
     }
 
-    /// What is special about an address, as far as it is barred for that.
+    /// The reason for a special address; `None`: this kind is not barred.
     pub fn of(special: Special) -> Option<Self> {
         match special {
             Special::Metadata => Some(Self::Metadata),
@@ -69,31 +70,30 @@ impl fmt::Display for Barred {
 }
 
 impl OwnAddresses {
-    /// Those of listeners and datagram listeners as they are bound, and those of the admin API and the metrics.
+    /// The bound addresses of listeners and UDP listeners, and those of the admin API and the metrics.
     pub fn new(listeners: Arc<Own>, datagrams: Arc<Own>, beside: Arc<Own>) -> Self {
         Self { listeners, datagrams, beside }
     }
 
-    /// Those of a plan as they are written: a port that the kernel chooses is not among them.
+    /// The addresses of a plan as written, without ports that the kernel chooses.
     pub fn written(plan: &Plan) -> Self {
         let tcp = plan.listeners.iter().filter_map(|listener| listener.address.tcp());
         let udp = plan.listeners.iter().filter_map(|listener| listener.address.udp());
         Self::new(Own::new(tcp).into(), Own::new(udp).into(), Own::new(plan.beside.iter().copied()).into())
     }
 
-    /// Whether a connection to this address would end at the process itself.
+    /// Whether a connection to this address would reach the process itself.
     pub fn contains(&self, address: SocketAddr) -> bool {
         self.listeners.contains(address, is_machines) || self.is_beside(address)
     }
 
-    /// Whether it would end at the admin API or the metrics.
+    /// Whether it would reach the admin API or the metrics.
     pub fn is_beside(&self, address: SocketAddr) -> bool {
         self.beside.contains(address, is_machines)
     }
 
-    /// Why an endpoint with this address, as it is written, may not arrive in another way than with the file. All
-    /// loopback addresses count as one where the admin API or the metrics listen. What other host names stand for is
-    /// judged when it is known.
+    /// Why an endpoint with this written address may come only from the file. For the admin API and the metrics all
+    /// loopback addresses count as one. Host names other than `localhost` are checked after resolution.
     pub fn bars(&self, address: &Address, takes_datagrams: bool) -> Option<Barred> {
         let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
         let (ips, port) = match address {
@@ -112,8 +112,8 @@ impl OwnAddresses {
         })
     }
 
-    /// Why an address of a member may not be used: that of an endpoint of the file only where a host name has come to
-    /// stand for it.
+    /// Why a member's address may not be used. For an endpoint of the file, only an address that a host name resolved
+    /// to is barred.
     pub fn bars_member(&self, endpoint: &Endpoint, to: &PeerAddress) -> Option<Barred> {
         let PeerAddress::Tcp(address) = to else { return endpoint.is_added.then_some(Barred::Unix) };
         if is_named_by_file(endpoint) {
@@ -123,7 +123,8 @@ impl OwnAddresses {
         (endpoint.is_added || barred != Barred::Listener).then_some(barred)
     }
 
-    /// Why control may not connect to an address. `is_named`: it was written as it is, and not resolved.
+    /// Why the control plane may not connect to an address. `is_named`: the address itself was written, not a host
+    /// name.
     pub fn bars_call(&self, address: SocketAddr, is_named: bool) -> Option<Barred> {
         match self.is_beside(address) {
             true => Some(Barred::Beside),
@@ -141,7 +142,7 @@ impl OwnAddresses {
     }
 }
 
-/// Whether the file names the address of this endpoint itself. `localhost` cannot stand for anything else.
+/// Whether the file names the address of this endpoint itself. `localhost` counts, as it is always the loopback.
 pub(crate) fn is_named_by_file(endpoint: &Endpoint) -> bool {
     !endpoint.is_added
         && match &endpoint.address {
@@ -150,8 +151,8 @@ pub(crate) fn is_named_by_file(endpoint: &Endpoint) -> bool {
         }
 }
 
-/// Whether a host name, in lower case and without a dot at its end, is this machine: RFC 6761 §6.3, and what systems
-/// write in `/etc/hosts` beside it.
+/// Whether a host name, in lower case and without a trailing dot, is this machine: names of RFC 6761 §6.3, and usual
+/// names of the loopback in `/etc/hosts`.
 pub fn is_localhost(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")
@@ -168,7 +169,7 @@ mod tests {
         Own::new([address.parse().unwrap()]).into()
     }
 
-    /// Listeners on every address and for datagrams; the admin API on the loopback.
+    /// Listeners on the unspecified address, also for UDP; the admin API on the loopback.
     fn here() -> OwnAddresses {
         OwnAddresses::new(own("[::]:8080"), own("127.0.0.1:53"), own("127.0.0.1:9900"))
     }
@@ -249,7 +250,7 @@ mod tests {
             assert_eq!(told(80, "169.254.169.254:80"), Some(Barred::Metadata));
             assert_eq!(told(8080, "127.0.0.1:8080"), is_added.then_some(Barred::Listener));
             assert_eq!(told(80, "192.0.2.1:80"), None);
-            // What listens there is somebody else.
+            // Another process listens there.
             assert_eq!(told(9900, "127.0.0.2:9900"), None);
         }
     }

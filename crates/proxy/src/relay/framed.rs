@@ -147,12 +147,12 @@ impl Flow {
         self.trailers.as_deref().unwrap_or_else(|| self.reader.trailers())
     }
 
-    /// Trailers of the message that was started do not go on where this says so.
+    /// Applies this rule to the trailers of the current message.
     pub(crate) fn refuse_trailers(&mut self, rule: Arc<TrailerRule>) {
         self.refused = Some(rule);
     }
 
-    /// The message has been received to its end: of its trailers those are left that may go on.
+    /// Drops the refused trailers of a message that has been received to its end.
     pub(super) fn drop_refused_trailers(&mut self) {
         if let Some(rule) = &self.refused
             && !self.last_trailers().is_empty()

@@ -107,7 +107,7 @@ impl Flow {
         pacer.early.read(buffer).ok()
     }
 
-    /// The message is over: what came early and stands behind it.
+    /// The message is over: returns the bytes that were received early and follow it.
     #[inline]
     pub(super) fn take_behind(&mut self) -> Option<Vec<u8>> {
         let pacer = self.pacer.as_mut().filter(|pacer| !pacer.early.is_empty())?;

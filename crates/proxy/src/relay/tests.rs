@@ -398,7 +398,7 @@ fn a_body_is_kept_for_another_attempt_until_it_is_too_large() {
     assert_eq!((&received[..], consumed, whole), (&b"head12345next"[..], 9, false));
 }
 
-/// They wait for the body's time with it, and are no part of it.
+/// They wait for the body's rate limit with it, and are not part of it.
 #[test]
 fn bytes_that_came_behind_a_paced_body_are_kept_when_it_ends() {
     let mut random = fastrand::Rng::with_seed(3);

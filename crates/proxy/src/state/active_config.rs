@@ -43,7 +43,8 @@ pub(crate) struct ActiveConfig {
     pub(crate) services: Arc<HashMap<Arc<str>, u32>>,
     /// The port of the first listener with TLS, for `redirect_https`; `None`: there is none.
     pub(crate) https_port: Option<u16>,
-    /// Where it listens for connections: no label leads there, and no endpoint that the file has not written.
+    /// Its listening addresses for connections: neither a label nor an endpoint that is not in the file may lead
+    /// there.
     pub(crate) own: Arc<Own>,
     /// Where it listens for datagrams: nobody's answers go there.
     pub(crate) own_ports: Arc<Own>,
@@ -91,7 +92,8 @@ impl ActiveConfig {
         }
     }
 
-    /// Where the process listens, the admin API and the metrics as they are bound or else as the plan writes them.
+    /// The listening addresses of the process; those of the admin API and the metrics as bound, or else as written in
+    /// the plan.
     pub(crate) fn own_addresses(&self, beside: &OnceLock<Arc<Own>>) -> OwnAddresses {
         let written = || Own::new(self.plan.beside.iter().copied()).into();
         let beside = beside.get().cloned().unwrap_or_else(written);

@@ -312,7 +312,7 @@ pub(crate) struct Exchange {
     pub(crate) authority: NormalizedSpan,
     /// How much of `authority` is the host. Heads are far smaller than 4 GiB.
     pub(crate) host_len: u32,
-    /// The path in normal form: what is forwarded and logged.
+    /// The path in its normal form, which is forwarded and logged, and in its matched form.
     pub(crate) path: RequestPath,
     /// What the filters of the route make of it; kept for the next exchange. Absent before the first that has filters.
     pub(crate) filtering: Option<Box<Filtering>>,

@@ -1,15 +1,15 @@
-//! Bytes that exchanges of a worker hold in buffers of their own: heads that are not whole, what is kept of a request
-//! for another attempt, bodies that filters want whole.
+//! Bytes that a worker's exchanges hold in buffers of their own: incomplete heads, request bytes kept for a retry,
+//! bodies that filters buffer.
 //!
-//! The budget takes every exchange to cost some of them (`budget.rs`). What an exchange that waits holds beyond that is
-//! counted here by its task, and is part of the buffers that the worker publishes.
+//! The budget includes a fixed amount for every exchange (`budget.rs`). The excess of a waiting exchange is counted
+//! here by its task, and is part of the buffers that the worker publishes.
 
 use std::cell::{Cell, RefCell};
 
-/// Bytes of buffers that are part of what an exchange costs anyway.
+/// Bytes of buffers that the fixed cost of an exchange includes.
 const INCLUDED: usize = 16 * 1024;
 
-/// Those of a worker.
+/// The held bytes of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes {
     sum: Cell<usize>,
@@ -22,7 +22,7 @@ impl HeldBytes {
         self.sum.get()
     }
 
-    /// The buffers of the exchange in a task have so many bytes now.
+    /// Sets the present size of the buffers of a task's exchange.
     #[inline]
     pub(crate) fn set(&self, task: u32, bytes: usize) {
         let bytes = bytes.saturating_sub(INCLUDED);

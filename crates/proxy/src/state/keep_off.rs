@@ -1,6 +1,6 @@
-//! What the operator has been told of endpoints that are kept away from the process itself.
+//! Notices to the operator about endpoints that are left out because they lead to the process itself.
 //!
-//! [`OwnAddresses`] decides, when endpoint sets are made on the control thread.
+//! [`OwnAddresses`] decides, when endpoint sets are built on the control thread.
 
 use crate::plan::OwnAddresses;
 use std::collections::HashSet;
@@ -10,10 +10,10 @@ use thalweg_core::Notice;
 use thalweg_upstream::{Endpoint, EndpointSets, PeerAddress};
 use tokio::sync::mpsc;
 
-/// Of so many it is remembered that the operator knows; then all are told again.
+/// Most endpoints whose notice is remembered; beyond that, notices are repeated.
 const TOLD: usize = 1024;
 
-/// What is told the operator of endpoints that are kept away.
+/// Sends each notice once.
 pub(crate) struct KeepOff {
     notices: mpsc::Sender<Notice>,
     told: Arc<Mutex<HashSet<(Arc<str>, PeerAddress)>>>,
@@ -26,12 +26,12 @@ impl fmt::Debug for KeepOff {
 }
 
 impl KeepOff {
-    /// Tells through this channel.
+    /// Sends notices to this channel.
     pub(crate) fn new(notices: mpsc::Sender<Notice>) -> Self {
         Self { notices, told: Arc::default() }
     }
 
-    /// Endpoint sets that are made from now on have no members that these addresses bar.
+    /// From now on, endpoint sets are built without members that these addresses bar.
     pub(crate) fn guard(&self, endpoint_sets: &EndpointSets, own: OwnAddresses) {
         let (notices, told) = (self.notices.clone(), self.told.clone());
         endpoint_sets.keep_off(move |endpoint: &Endpoint, to: &PeerAddress| {
@@ -50,7 +50,7 @@ impl KeepOff {
                         format!("endpoint `{url}` is not used: it is {barred}, and only the file may name it")
                     }
                 };
-                // A full channel loses the line; the endpoint is kept away all the same.
+                // A full channel loses the notice; the endpoint is left out all the same.
                 let _ = notices.try_send(Notice::warn(text));
             }
             true

@@ -1,10 +1,10 @@
 //! A listener on one worker: where its connections are counted, and which plan holds for them.
 //!
 //! `listener/acceptors.rs` makes a listener for each listener when a plan arrives; every client connection holds its
-//! own. A request is routed and filtered by the [`Standing`] of its listener: a plan and the listener's position in it,
-//! which are set and dropped together. When the listener is gone from the plan, the last plan that had it holds for a
-//! moment more ([`LocalListener::forget`]). After that its connections have no standing, and their requests are refused
-//! with 421: no other plan knows which filters are theirs.
+//! own. A request is routed and filtered by the [`Standing`] of its listener: a plan and the listener's position in
+//! it, which are set and dropped together. When a new plan lacks the listener, the last plan with it stays in use for
+//! a moment ([`LocalListener::forget`]). After that its connections have no standing, and their requests are refused
+//! with 421, because no other plan has filters for them.
 
 use crate::plan::{
     ListenAddress, Listener, ListenerLimits, ListenerProtocol, ListenerTls, ProxyProtocolPolicy,
@@ -22,11 +22,11 @@ use thalweg_access::rules::AddressRules;
 use thalweg_core::Fault;
 use thalweg_observe::ListenerMeters;
 
-/// The refusal of a request for which no filters are known, because its listener is gone (RFC 9110 §15.5.20).
+/// The refusal of a request whose listener was removed, so that its filters are not known (RFC 9110 §15.5.20).
 pub(crate) const LISTENER_GONE: Fault =
     Fault::request(421, "the listener of the connection is gone; connect again");
 
-/// The plan that holds for a listener, and the listener's position in that plan. A position means nothing in another
+/// The plan in use for a listener, and the listener's position in that plan. A position means nothing in another
 /// plan, so neither is kept without the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
@@ -55,7 +55,7 @@ pub(crate) struct LocalListener {
     pub(crate) meters: Arc<ListenerMeters>,
     /// What it is called in decision records.
     pub(crate) label: Label,
-    /// `None`: no plan holds for it any more, or none has yet.
+    /// `None`: it has no plan yet, or none any more.
     standing: RefCell<Option<Standing>>,
     limits: Cell<ListenerLimits>,
     /// What its clients speak, also when it is gone.
@@ -91,7 +91,7 @@ impl LocalListener {
         })
     }
 
-    /// The plan has the listener, at this position.
+    /// Sets the plan, which has the listener at this position.
     pub(crate) fn hold(&self, view: &Rc<LocalPlan>, position: u16, listener: &Listener) {
         self.standing.replace(Some(Standing { view: view.clone(), position }));
         self.limits.set(listener.limits);
@@ -118,17 +118,17 @@ impl LocalListener {
         self.spoken.borrow().clone()
     }
 
-    /// The listener is gone from the plan in force; the last one that had it still holds for its connections.
+    /// Marks the listener as removed from the current plan; its connections still use the last plan with it.
     pub(crate) fn leave(&self) {
         self.is_leaving.set(true);
     }
 
-    /// Lets go of the last plan: connections do not keep plans alive, however long they stay open.
+    /// Drops the last plan, so that long-lived connections do not keep plans alive.
     pub(crate) fn forget(&self) {
         self.standing.take();
     }
 
-    /// What requests on its connections are routed and filtered by; `None`: they are refused.
+    /// The plan and position that route and filter requests of its connections; `None`: they are refused.
     pub(crate) fn standing(&self) -> Option<Standing> {
         self.standing.borrow().clone()
     }

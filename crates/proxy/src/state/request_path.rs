@@ -1,36 +1,37 @@
-//! The path of a request: the normal form, which is forwarded, and the form that is matched where it is another one.
+//! The path of a request: the normal form, which is forwarded, and the matched form if it differs.
 //!
-//! Found by [`crate::exchange::read_request`]. Nearly all paths stand in the head in both forms, and nothing is written.
+//! Set by [`crate::exchange::read_request`]. In nearly all heads the raw path equals both forms, and nothing is
+//! copied.
 
 use thalweg_core::Fault;
 use thalweg_http::{Doubts, Escapes, PathReadings, Span, normalize_path, write_matched_form};
 
-/// A path. As large as a span and a buffer: every tunnel has one.
+/// A path. Its size is that of a span and a buffer, because every tunnel holds one.
 #[derive(Debug, Default)]
 pub(crate) struct RequestPath {
     place: Place,
-    /// Where it is written, when it does not stand in the head.
+    /// The copied forms, if the path is not a part of the head.
     pub(crate) written: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Place {
-    /// It stands in the head.
+    /// A span of the head.
     Received(Span),
-    /// It is all that is written.
+    /// The whole of `written`.
     #[default]
     Written,
-    /// It is this much of what is written; what follows is the form that is matched.
+    /// The first `len` bytes of `written`; the rest is the matched form.
     TwoForms { len: u32, doubts: Doubts },
 }
 
 impl RequestPath {
-    /// It stands in the head, and is matched as it stands there.
+    /// Sets the path to a span of the head, which is also its matched form.
     pub(crate) fn is_at(&mut self, place: Span) {
         self.place = Place::Received(place);
     }
 
-    /// It is this text, and is matched so.
+    /// Sets the path to this text, which is also its matched form.
     pub(crate) fn is(&mut self, text: &[u8]) {
         self.place = Place::Written;
         self.written.extend_from_slice(text);
@@ -64,7 +65,7 @@ impl RequestPath {
         }
     }
 
-    /// Its readings, where it is not matched in its normal form.
+    /// Its readings, if its matched form is not its normal form.
     pub(crate) fn readings(&self) -> Option<PathReadings<'_>> {
         match self.place {
             Place::Received(_) | Place::Written => None,

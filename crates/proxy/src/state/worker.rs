@@ -65,7 +65,7 @@ pub(crate) struct Worker {
     pub(crate) spools: Rc<Spools>,
     /// For bodies that filters decode.
     pub(crate) decoders: Rc<DecoderMemory>,
-    /// What exchanges hold in buffers of their own.
+    /// Bytes that exchanges hold in buffers of their own.
     pub(crate) held: HeldBytes,
     pub(crate) log: RefCell<Option<LogBatch>>,
     pub(crate) upstream_open: OpenCount,
@@ -183,20 +183,20 @@ impl Worker {
         !self.view.borrow().current.redactor.is_empty()
     }
 
-    /// The plan whose deadlines and bounds on heads hold for a client. It routes no request: see [`Self::standing_of`].
+    /// The plan with the deadlines and head limits for a client. It routes no request: see [`Self::standing_of`].
     pub(crate) fn view_for(&self, client: &Client) -> Rc<LocalPlan> {
         client.listener().standing().map_or_else(|| self.view(), |standing| standing.view)
     }
 
-    /// What a client's next request is routed and filtered by.
+    /// The plan and position that route and filter a client's next request.
     ///
     /// # Errors
-    /// 421 where its listener is gone: in any other plan the request would miss filters that it is to pass.
+    /// 421 if its listener was removed: with any other plan the request would bypass filters.
     pub(crate) fn standing_of(&self, client: &Client) -> Result<Standing, Fault> {
         client.listener().standing().ok_or(LISTENER_GONE)
     }
 
-    /// Counts what the buffers of an exchange hold while it waits, and so many bytes beside them.
+    /// Counts the buffers of a waiting exchange, plus `beside` further bytes.
     pub(crate) fn note_held(&self, x: &Exchange, beside: usize) {
         if let Token::Task(task) = Token::from(x.owner) {
             self.held.set(task, x.received.capacity() + x.answered.capacity() + beside);

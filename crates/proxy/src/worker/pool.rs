@@ -175,8 +175,8 @@ impl WorkerPool {
         current.listeners.iter().map(bound).collect()
     }
 
-    /// The admin API and the metrics listen here: no label and no endpoint leads there unless the file names it. To be
-    /// said once; until then what the plan writes holds.
+    /// Sets the addresses of the admin API and the metrics: neither a label nor an endpoint leads there unless the
+    /// file names it. Call it once; until then the addresses written in the plan are used.
     pub fn keep_off(&self, addresses: impl IntoIterator<Item = SocketAddr>) {
         let _ = self.shared.beside.set(Own::new(addresses).into());
         let own = self.own_addresses();
@@ -184,7 +184,7 @@ impl WorkerPool {
         self.renew(|endpoint| endpoint.is_added || matches!(endpoint.address, Address::Name { .. }));
     }
 
-    /// Where the process listens now.
+    /// The present listening addresses of the process.
     pub fn own_addresses(&self) -> OwnAddresses {
         self.shared.current().own_addresses(&self.shared.beside)
     }
@@ -394,7 +394,7 @@ impl WorkerPool {
     fn renew(&self, has_changed: impl Fn(&Endpoint) -> bool) {
         let mut in_force = self.shared.lock();
         let sets = in_force.endpoint_sets.iter().enumerate();
-        // What a service is kept off may have a new address, too.
+        // A host name that a service is kept off may have a new address too.
         let is_kept_off =
             |set: &EndpointSet| set.service.kept_off.iter().any(|kept| matches!(kept, Address::Name { .. }));
         let changed =
@@ -520,7 +520,7 @@ pub struct BoundListeners {
 }
 
 impl BoundListeners {
-    /// The same sockets, of a process whose plan has become another one since: documents may bring the first cache.
+    /// Adjusts the budget to a plan that has changed since: documents may add the first cache.
     pub fn with_budget(self, budget: Budget) -> Self {
         Self { budget, ..self }
     }
@@ -555,7 +555,7 @@ fn prepare(
     });
     concurrency_limits.adopt(routes, plan.services.iter().map(|service| &**service));
     let current = ActiveConfig::new((plan, former), listeners, (registry, concurrency_limits));
-    // Before there are members: its listeners may be new.
+    // Before members are built, as the plan's listeners may be new.
     keep_off.guard(endpoint_sets, current.own_addresses(beside));
     let endpoint_sets = endpoint_sets.update(&current.plan.services, names);
     (Arc::new(current), endpoint_sets)

@@ -90,14 +90,15 @@ impl Entry {
         self.one().is_some()
     }
 
-    /// The address and port that it names, if exactly one. Only such an entry opens one of the proxy's own.
+    /// The address and port, if the entry names exactly one. Only such an entry can allow one of the proxy's own
+    /// addresses.
     pub fn one(&self) -> Option<SocketAddr> {
         let is_one = self.network.prefix_len() == self.network.max_prefix_len()
             && self.ports.start() == self.ports.end();
         is_one.then(|| SocketAddr::new(self.network.addr(), *self.ports.start()))
     }
 
-    /// What is special about the range that it opens, if it lies wholly in one.
+    /// The special range that contains the whole entry, if there is one.
     pub fn opens(&self) -> Option<Special> {
         let (special, range) = range_of(self.network.addr())?;
         range.contains(&self.network).then_some(*special)

@@ -34,7 +34,7 @@ impl Own {
         own
     }
 
-    /// Whether one of them is reached through a loopback address and this port, whichever loopback address that is.
+    /// Whether one of them is reachable through any loopback address with this port.
     pub fn is_on_loopback(&self, port: u16) -> bool {
         self.everywhere.contains(&port) || self.loopback.contains(&port)
     }

@@ -1,4 +1,5 @@
-//! The state directory: whether users other than the proxy's own can write it, or replace a part of the way to it.
+//! Checks the state directory: whether users other than the proxy's own can write it, or replace a component of its
+//! path.
 //!
 //! Such a user can replace the files that the proxy reads at its next start: changes of the admin API, lists,
 //! certificates, and the token of the admin API.
@@ -12,7 +13,7 @@ use thalweg_net::machine::Identity;
 
 /// The file of the admin token in the state directory.
 const TOKEN: &str = "admin.token";
-/// With this bit of a directory only the owner of an entry may remove or rename it.
+/// The sticky bit: only the owner of an entry may remove or rename it in such a directory.
 const STICKY: u32 = 0o1000;
 
 pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
@@ -31,7 +32,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
     vec![SpecError::warning("exposed", place(subject.places.state), what).help(help)]
 }
 
-/// The first part of the way to a directory that others can replace, or the directory itself that they can write.
+/// The first component of a directory's path that others can replace, or the directory itself if they can write it.
 fn way(path: &Path, user: Identity) -> Option<(PathBuf, String)> {
     let mut parts: Vec<_> = path.ancestors().collect();
     parts.reverse();
@@ -52,7 +53,7 @@ fn of_entry(path: &Path, user: Identity) -> Option<String> {
     path.symlink_metadata().ok().filter(|found| !found.is_symlink()).and_then(|found| writer(&found, user))
 }
 
-/// Which other users can write something.
+/// The other users that can write a file.
 fn writer(found: &Metadata, user: Identity) -> Option<String> {
     let (uid, gid, mode) = (found.uid(), found.gid(), found.mode());
     match () {

@@ -137,7 +137,7 @@ fn signed(args: &SignUrlArgs) -> Result<String, String> {
     Ok(format!("{place}?{query}{separator}expires={expires}&key_id={}&signature={signature}", args.key_id))
 }
 
-/// The host of an authority as the proxy compares it; `None`: there is none.
+/// The host of an authority in its normal form; `None`: it has no host.
 fn normal_host(authority: &str) -> Option<Vec<u8>> {
     let bytes = authority.as_bytes();
     let host = parse_authority(bytes, Span::new(0, bytes.len())).ok()?.host.of(bytes);

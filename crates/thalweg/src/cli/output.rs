@@ -1,4 +1,4 @@
-//! The only places that write to the terminal. What they write may quote others: see `printable`.
+//! The only functions that write to the terminal. The text may contain untrusted input: see `printable`.
 
 use crate::printable;
 use std::fmt::Display;
@@ -9,7 +9,7 @@ pub(crate) fn say(text: impl Display) {
     let _ = writeln!(io::stdout(), "{}", printable::lines(&text.to_string()));
 }
 
-/// A document that others read, on stdout: as it is, unless a terminal shows it.
+/// Writes a document to stdout: unchanged for a file or pipe, made printable for a terminal.
 pub(crate) fn say_document(text: &str) {
     if io::stdout().is_terminal() {
         return say(text);

@@ -1,6 +1,6 @@
-//! Addresses that only the file on disk may name, looked for in what arrives by API (decision 0105).
+//! Checks changes by API for addresses that only the file on disk may name (decision 0105).
 //!
-//! The data plane does not connect to them either; here the sender learns why.
+//! The data plane does not connect to them either; this check tells the sender the reason.
 
 use super::admin::Shared;
 use super::configuration::tree;
@@ -16,7 +16,7 @@ use thalweg_proxy::plan::OwnAddresses;
 use thalweg_upstream::{Address, Service};
 
 impl Shared {
-    /// Refuses an endpoint for a service, which is `written` so in the configuration, unless that has it itself.
+    /// Refuses an endpoint for a service, unless the service as `written` in the configuration already has it.
     pub(super) fn check_endpoint(
         &self,
         written: Option<&Arc<Service>>,
@@ -45,7 +45,7 @@ impl Shared {
         }
     }
 
-    /// Refuses a configuration with addresses that the one on disk does not name.
+    /// Refuses a configuration with such addresses that the file on disk does not name.
     pub(super) fn check_addresses(
         &self,
         origin: &Origin,

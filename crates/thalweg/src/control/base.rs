@@ -19,7 +19,7 @@ use thalweg_upstream::{Address, Endpoint, Service};
 pub(crate) struct Base {
     plan: Plan,
     traffic: Vec<Traffic>,
-    /// Where no endpoint leads that was found, as the configuration writes it.
+    /// The process's own addresses as configured, which discovered endpoints may not use.
     own: OwnAddresses,
     /// The sources of services, by the positions of these.
     discover: BTreeMap<usize, Discover>,
@@ -205,7 +205,8 @@ impl Base {
         taken
     }
 
-    /// Tells the host names of a service of documents where they may not lead. Gives the service's name if that is news.
+    /// Sets the addresses to which host names of a document's service may not resolve. Gives the service's name if
+    /// they changed and it has host names.
     fn keep_off(&mut self, at: usize) -> Option<Arc<str>> {
         let guarded: BTreeSet<usize> = self.apart.kept_from(at).map(|(guarded, _)| guarded).collect();
         let guarded = guarded.into_iter().filter(|guarded| *guarded != at);

@@ -393,7 +393,7 @@ fn check_trust((name, on_disk): (&str, &str), text: &str) -> Result<(), Refusal>
     check_arrived(&known, &whole).map_err(forbidden)
 }
 
-/// The tree of a text, before anything is filled in.
+/// The tree of a text, before `${…}` is filled in.
 pub(super) fn tree(name: &str, text: &str) -> Option<Node> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add(name, text);

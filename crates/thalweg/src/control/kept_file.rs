@@ -1,7 +1,7 @@
 //! A file of JSON in the state directory: read at the start, replaced whole.
 //!
-//! Only regular files are read, never through a link, and no further than a bound: a pipe in the place of a file would
-//! keep the start waiting.
+//! Invariant: only regular files are read, never through a link, and only up to a bound. A pipe in place of a file
+//! would block the start.
 
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -33,7 +33,7 @@ pub(crate) fn load<T: DeserializeOwned + Default>(path: &Path) -> io::Result<T> 
 /// Reads a regular file of at most this many bytes.
 ///
 /// # Errors
-/// Of the file system; it is a link, no regular file, or larger.
+/// The file system fails, or the file is a link, not a regular file, or too large.
 pub(crate) fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = match fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
@@ -53,12 +53,12 @@ pub(crate) fn read(path: &Path, largest: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes a new file that this user alone can read, in the place of one that was left behind.
+/// Makes a new file that only this user can read, replacing a leftover one.
 ///
 /// # Errors
-/// Of the file system.
+/// The file system fails.
 pub(crate) fn create(path: &Path) -> io::Result<fs::File> {
-    // What was left behind may be a link, or have other rights.
+    // A leftover may be a link, or have other permissions.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -69,7 +69,7 @@ pub(crate) fn create(path: &Path) -> io::Result<fs::File> {
 /// Keeps this: whole or not at all (a new file, synced, renamed), readable for this user alone.
 ///
 /// # Errors
-/// Of the file system.
+/// The file system fails.
 pub(crate) fn store(path: &Path, kept: &impl Serialize) -> io::Result<()> {
     store_bytes(path, &serde_json::to_vec_pretty(kept)?)
 }
@@ -77,7 +77,7 @@ pub(crate) fn store(path: &Path, kept: &impl Serialize) -> io::Result<()> {
 /// The same of what is JSON already.
 ///
 /// # Errors
-/// Of the file system.
+/// The file system fails.
 pub(crate) fn store_bytes(path: &Path, kept: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

@@ -1,9 +1,9 @@
 //! Directories and the user of the process, before any thread starts.
 //!
-//! Called once, by the start, between binding the listeners and starting threads. Invariant: only a directory that was
-//! made here changes its owner. One that exists may be shared (`/tmp`), and its owner can take away and replace the
-//! files of all others in it. So directories are made and given away through descriptors (`path_walk`): a link in a
-//! directory that others can write leads nowhere.
+//! Called once, by the start, between binding the listeners and starting threads. Invariant: only a directory made
+//! here changes its owner. An existing one may be shared (`/tmp`), and a new owner could remove and replace the files
+//! of others in it. So directories are made and their owner is changed through descriptors (`path_walk`): links in
+//! directories that others can write are not followed.
 
 use crate::path_walk::make_directory;
 use rustix::fd::BorrowedFd;
@@ -57,9 +57,9 @@ pub(crate) fn become_user(user: &str, directories: &[&Path], optional: Option<&P
     }
 }
 
-/// Gives up root. A thread that runs already would keep all rights, so there may be none.
+/// Gives up root. A running thread would keep its rights, so no other thread may exist.
 fn assume(identity: machine::Identity) -> io::Result<()> {
-    // Without /proc it cannot be told.
+    // Without /proc this cannot be checked.
     if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
         return Err(io::Error::other("a thread runs already, and would keep the rights of this user"));
     }
@@ -72,8 +72,8 @@ pub(crate) fn make_optional(directory: &Path) {
     let _ = make(directory, |_| Ok(()));
 }
 
-/// Makes a directory and those above it that are missing; `made` is called with each of them, the outermost first. One
-/// that exists stays as it is, and so does the way to it.
+/// Makes a directory and its missing parents; `made` is called with each of them, the outermost first. Existing
+/// directories stay unchanged.
 fn make(directory: &Path, made: impl FnMut(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
     if directory.as_os_str().is_empty() || directory.is_dir() {
         return Ok(());
@@ -81,7 +81,7 @@ fn make(directory: &Path, made: impl FnMut(BorrowedFd<'_>) -> io::Result<()>) ->
     make_directory(directory, made).map(drop)
 }
 
-/// Gives a directory to a user.
+/// Changes the owner of a directory.
 fn give(directory: BorrowedFd<'_>, identity: machine::Identity) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
     Ok(fchown(directory, Some(uid), Some(gid))?)
@@ -109,7 +109,7 @@ mod tests {
         make(&inner, |made| give(made, OTHER)).unwrap();
         assert_eq!((owner(&base.join("a")), owner(&inner)), ((OTHER.uid, OTHER.gid), (OTHER.uid, OTHER.gid)));
         assert_eq!(owner(&base), before);
-        // The owner of a directory on the way leads the rest of it into one of root's.
+        // The owner of a parent directory redirects the rest of the path into a directory of root.
         let (open, target) = (base.join("open"), base.join("target"));
         fs::create_dir(&open).unwrap();
         fs::create_dir(&target).unwrap();

@@ -1,4 +1,4 @@
-//! Services that filters send secrets of the file to: the admin API gives them no endpoint that the file does not.
+//! Services that receive secrets of the file from filters: the admin API may not add endpoints to them.
 
 use super::admin::Shared;
 use super::configuration::tree;
@@ -15,7 +15,7 @@ impl Shared {
     }
 }
 
-/// A new endpoint would be sent them, too.
+/// The refusal: a new endpoint would receive the secrets too.
 pub(super) fn keeps_its_endpoints(service: &str) -> Refusal {
     let detail = format!(
         "requests to the service `{service}` carry secrets of the configuration: only the file on disk may give it \

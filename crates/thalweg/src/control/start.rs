@@ -1,9 +1,8 @@
 //! Starting: in the order in which a failure leaves nothing behind.
 //!
-//! Limits, listeners, user, threads. Addresses are bound first because ports below 1024 need the
-//! privileges that `user:` gives up, and threads come last because they keep the privileges that
-//! they start with. What others may write or send (the state directory, documents of sources) is read
-//! when the process has become that user.
+//! Limits, listeners, user, threads. Addresses are bound first because ports below 1024 need the privileges that
+//! `user:` gives up, and threads come last because they keep the privileges that they start with. Input that other
+//! users can write (the state directory, documents of sources) is read after the change of the user.
 
 use super::access::AccessLists;
 use super::access_log::AccessLogMonitor;
@@ -303,19 +302,19 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
     Budget::of(plan, allowance)
 }
 
-/// Tells a supervisor, as long as this process has all its rights, where its state is and as which user it goes on.
+/// Reports the state directory and the new user to a supervisor, while this process still has all its rights.
 fn begin_as(supervisor: Option<&Channel>, settings: &Settings) -> Result<(), String> {
     let Some(supervisor) = supervisor else { return Ok(()) };
     let uid = match &settings.user {
         Some(user) => machine::identity(&written(user)).map_err(|error| error.to_string())?.uid,
         None => rustix::process::geteuid().as_raw(),
     };
-    // Whether it still listens is found out when this process accepts.
+    // A lost supervisor is noticed when this process reports that it accepts.
     let _ = supervisor.send(&MessageSpec::Begins { state: settings.state.clone(), uid }, &[], TURNS);
     Ok(())
 }
 
-/// A user as it is written.
+/// A user as written in the configuration.
 fn written(user: &User) -> String {
     user.group.as_ref().map_or(user.user.clone(), |group| format!("{}:{group}", user.user))
 }
@@ -343,7 +342,7 @@ fn keep(shared: &Shared, admin: &thalweg_admin::Handle) {
     keep_off(shared, admin);
 }
 
-/// No label, endpoint or request of control leads to the admin API or the metrics.
+/// Keeps labels, endpoints and requests of the control plane away from the admin API and the metrics.
 fn keep_off(shared: &Shared, admin: &thalweg_admin::Handle) {
     let addresses = admin.addresses();
     shared.worker_pool().keep_off(addresses.admin.into_iter().chain(addresses.metrics));

@@ -28,10 +28,11 @@ pub(crate) enum MessageSpec {
     Go,
     /// To the supervisor: hold copies of these sockets, and no others. With their descriptors.
     Hold { sockets: Vec<PassedSocketSpec> },
-    /// To the supervisor, before all other messages and before the sender becomes another user: where it keeps its
-    /// state, and as which user it goes on.
+    /// To the supervisor, before all other messages and before the sender changes its user: its state directory and
+    /// its new user.
     Begins { state: Option<PathBuf>, uid: u32 },
-    /// To the supervisor: the sender accepts, and is the process that counts. To the predecessor: it may leave.
+    /// To the supervisor: the sender accepts connections, and is now the current process. To the predecessor: it may
+    /// leave.
     Serving,
     /// To the supervisor: start a successor, of another binary where one is named.
     Upgrade {

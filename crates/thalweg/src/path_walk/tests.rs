@@ -30,7 +30,7 @@ impl Drop for Place {
     }
 }
 
-/// The number of a directory.
+/// The inode number of a directory.
 fn number(directory: impl AsFd) -> u64 {
     fstat(directory).unwrap().st_ino
 }
@@ -80,7 +80,7 @@ fn directories_that_are_missing_are_made_and_no_others() {
     assert!(made(&inner).unwrap().is_empty(), "the second time it is there");
     fs::write(place.0.join("file"), "").unwrap();
     assert!(made(&place.0.join("file/below")).is_err());
-    // The owner of a directory on the way leads the rest of it elsewhere.
+    // The owner of a parent directory redirects the rest of the path.
     let (open, target) = (place.directory("open", 0o777), place.directory("target", 0o755));
     symlink(&target, open.join("state")).unwrap();
     assert!(made(&open.join("state/thalweg")).is_err());

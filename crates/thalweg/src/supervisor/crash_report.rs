@@ -1,9 +1,9 @@
 //! Reports of crashes in the state directory.
 //!
-//! The supervisor writes them, as root where the proxy has become another user, into a directory that this user owns.
-//! Invariant: no file outside of `crashes` is written or removed, also where that user has put links: every step goes
-//! through a descriptor, links of others are not followed, a report is a new file, and only files that are called as
-//! reports are removed.
+//! The supervisor writes them into a directory that the proxy's user owns, as root if the proxy has changed its user.
+//! Invariant: no file outside of `crashes` is written or removed, even if that user has placed links: every step uses
+//! a descriptor, links of other users are not followed, a report is a new file, and only files with the name of a
+//! report are removed.
 
 use crate::path_walk::{make_directory, open_directory};
 use rustix::fd::{AsFd, OwnedFd};
@@ -19,17 +19,16 @@ use std::time::SystemTime;
 const DIRECTORY: &str = "crashes";
 /// Reports that are kept.
 const REPORTS: usize = 16;
-/// Entries of the directory that are looked at, at most.
+/// Most directory entries that are examined.
 const LOOKED_AT: usize = 10_000;
 
-/// The name of a report: when, in milliseconds since the Unix epoch, and of which process.
+/// The name of a report: the time in milliseconds since the Unix epoch, and the process id.
 type Name = (u64, u32);
 
-/// Writes a report, and removes the oldest ones. With `makes` the state directory is made where it is missing. Gives
-/// the path.
+/// Writes a report, and removes the oldest ones. With `makes`, a missing state directory is made. Returns the path.
 ///
 /// # Errors
-/// Of the file system.
+/// The file system fails.
 pub(super) fn keep(state: &Path, pid: i32, text: &str, makes: bool) -> io::Result<PathBuf> {
     let parent = if makes { make_directory(state, |_| Ok(())) } else { open_directory(state) }?;
     match mkdirat(&parent, DIRECTORY, Mode::RWXU) {
@@ -157,7 +156,7 @@ mod tests {
         symlink(&target, state.join(DIRECTORY)).unwrap();
         assert!(keep(&state, 42, "SIGSEGV", false).is_err());
         assert_eq!(names(&target).len(), old.len());
-        // The whole state directory is a link, in a directory that others can write.
+        // The state directory itself is a link, in a directory that others can write.
         fs::set_permissions(&place.0, fs::Permissions::from_mode(0o777)).unwrap();
         symlink(&target, place.0.join("moved")).unwrap();
         assert!(keep(&place.0.join("moved"), 42, "SIGSEGV", true).is_err());

@@ -1,10 +1,10 @@
-//! Which program a supervisor starts.
+//! Chooses the program that a supervisor starts.
 //!
-//! A supervisor that is root starts every child as root, so the choice of the program is a right of root. A child that has become
-//! another user may be under the control of an attacker, so it chooses nothing that this user could have written.
-//! Invariant: such a child has the supervisor's own program started, or one that only root can write, in directories
-//! that only root can write, with a name of this proxy: with the arguments of this process, which a shell would take
-//! for a script, other programs could do anything.
+//! A supervisor that is root starts every child as root, so the choice of the program is a right of root. A child
+//! that has changed its user may be controlled by an attacker, so it may not choose a program that this user could
+//! have written. Invariant: for such a child the supervisor starts only its own program, or one that only root can
+//! write, in directories that only root can write, and with a name of this proxy. Other programs would misinterpret
+//! the arguments of this process: a shell would run them as a script.
 
 use crate::control::own_binary;
 use crate::operator_log::warn;
@@ -19,11 +19,11 @@ const RUNNING: &str = "/proc/self/exe";
 /// Names of other binaries begin with this.
 const NAME: &str = "thalweg";
 
-/// The program for a successor; `None`: the file that this process was started from. `is_trusted`: the child that asks
-/// has the user of this process.
+/// The program for a successor; `None`: the file that this process was started from. `is_trusted`: the requesting
+/// child has the user of this process.
 ///
 /// # Errors
-/// A sentence: why it is not started.
+/// A sentence: why the program is refused.
 pub(super) fn for_successor(binary: Option<PathBuf>, is_trusted: bool) -> io::Result<Option<PathBuf>> {
     if is_trusted {
         return Ok(binary);
@@ -67,7 +67,7 @@ fn named(binary: &Path, own: &Path) -> io::Result<PathBuf> {
     Err(refused(io::Error::new(io::ErrorKind::PermissionDenied, why)))
 }
 
-/// The supervisor's own program: the new one at its path, where root alone can have put it there.
+/// The file at the path of the supervisor's own program, if only root can have replaced it.
 fn unchanged(own: &Path) -> io::Result<PathBuf> {
     let file = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     match trusted_program(own) {
@@ -88,7 +88,7 @@ mod tests {
         let script = directory.join("thalweg");
         fs::write(&script, "#!/bin/sh\n").unwrap();
         assert_eq!(for_successor(Some(script.clone()), true).unwrap(), Some(script.clone()));
-        // The temporary directory is everybody's.
+        // All users can write the temporary directory.
         let refused = for_successor(Some(script), false).unwrap_err().to_string();
         assert!(refused.contains("can be written by other users") && refused.contains("help: "), "{refused}");
         fs::remove_dir_all(&directory).unwrap();

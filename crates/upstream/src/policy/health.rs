@@ -81,7 +81,7 @@ pub enum Check {
     },
 }
 
-/// What stands behind `?` may be a secret.
+/// The query may contain a secret.
 fn hidden_query<S: Serializer>(path: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
     match path.split_once('?') {
         Some((shown, _)) => written::Partly::of(format_args!("{shown}?…"), &**path).serialize(serializer),

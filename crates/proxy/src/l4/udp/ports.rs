@@ -45,7 +45,7 @@ impl Port {
     ) {
         let is_another = self.local_listener.borrow().state.id != open.state.id;
         if is_another {
-            // Sessions of the other one keep its listener until they end.
+            // Sessions of the old listener keep it until they end.
             self.local_listener.replace(LocalListener::new(&worker.shared.loads, worker.id, &open.state));
         }
         self.local_listener.borrow().hold(view, position, listener);
@@ -73,7 +73,7 @@ impl Ports {
         self.0.borrow().iter().for_each(|(_, port)| port.socket.stop_receiving());
     }
 
-    /// The listeners of a plan are open from now on, and no others.
+    /// Opens the listeners of a plan and closes all others.
     pub(super) fn take_over(&self, worker: &Worker, view: &Rc<LocalPlan>) {
         let current = &view.current;
         let mut ports = self.0.borrow_mut();

@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(json["latency"]["replayed"]["p50_ms"], 20.0);
     }
 
-    /// With --all-methods, a method is what the archive says.
+    /// With --all-methods, the method comes unchecked from the archive.
     #[test]
     fn nothing_of_an_archive_reaches_the_terminal_raw() {
         let mut hostile = outcome(200, Err("no answer"), (1, 1));

@@ -82,7 +82,7 @@ fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
     assert!(!base.take_crossed());
 }
 
-/// What a host name stands for shows when it is resolved.
+/// The address of a host name is known only after resolution.
 #[test]
 fn host_names_of_documents_are_kept_off_what_the_file_protects() {
     let mut base = base();
@@ -94,7 +94,7 @@ fn host_names_of_documents_are_kept_off_what_the_file_protects() {
     take(&mut base, "inner", &["10.0.0.1", "::ffff:10.0.0.2"]);
     assert_eq!(kept_off(&base, "named"), ["10.0.0.1:80", "[::ffff:10.0.0.2]:80"]);
     assert!(kept_off(&base, "guarded").is_empty() && kept_off(&base, "inner").is_empty());
-    // Spellings of what is found are one.
+    // All spellings of a discovered address count as one.
     take(&mut base, "found", &["10.0.0.2", "::ffff:10.0.0.1", "10.0.0.3"]);
     assert_eq!(endpoints(&base, "found"), ["10.0.0.3:80"]);
 }
