@@ -135,7 +135,7 @@ mod tests {
         assert!(SigningKey::new("", b"0123456789abcdef").is_err() && SigningKey::new("k", b"short").is_err());
     }
 
-    /// Made by another program, as the guide tells it.
+    /// Made by another program, as the guide describes.
     #[test]
     fn the_lines_that_are_signed_are_those_of_the_guide() {
         let key = SigningKey::new("k1", b"0123456789abcdef").unwrap();

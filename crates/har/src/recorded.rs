@@ -26,7 +26,7 @@ const OWN: &[&str] = &[
 /// A request that can be sent again, and what was answered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Recorded {
-    /// The method, as it stands in the archive.
+    /// The method, as written in the archive.
     pub method: String,
     /// All of it, for people.
     pub url: String,

@@ -60,7 +60,7 @@ pub struct Reactor {
     wheel: RefCell<Wheels>,
     events: RefCell<Vec<epoll::Event>>,
     staging: RefCell<Staging>,
-    /// Bytes that layers of its sockets hold.
+    /// Bytes in the TLS layers of its sockets.
     layer_bytes: Cell<usize>,
     started: Instant,
     now: Cell<Instant>,

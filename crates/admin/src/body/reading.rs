@@ -12,7 +12,7 @@ pub(crate) trait BodySpec: DeserializeOwned + JsonSchema {
     /// The checked value that the handler gets.
     type Checked;
 
-    /// Checks what the type alone does not say.
+    /// Checks the constraints that the type does not express.
     fn validate(self) -> Result<Self::Checked, Problem>;
 }
 

@@ -91,7 +91,8 @@ fn access(plan: &Plan) -> HashMap<&str, Option<String>> {
     plan.listeners.iter().map(|listener| (&*listener.name, text(listener))).collect()
 }
 
-/// A listener of a way that is more open than those where the file leads to the place, all of which have `access`.
+/// A listener of a document's way whose `access` is missing or differs from those of the file's listeners for the
+/// place, if these all have `access`.
 fn open_listener<'p>(
     way: &Way<'p>,
     known: &Known,
@@ -155,7 +156,7 @@ impl Flaw {
     }
 }
 
-/// Routes that match what a route of the file matches.
+/// Routes with the same match as a protected route of the file.
 fn matches(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     let mut known: HashMap<&str, Vec<Guards>> = HashMap::new();
     for (at, route) in alone.routes.iter().enumerate() {

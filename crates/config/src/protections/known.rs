@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_filter::Written;
 use thalweg_proxy::Plan;
 
-/// The ways to something.
+/// The ways to one goal.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Ways {
     /// The guards of each way, by its listeners.
@@ -156,7 +156,7 @@ impl Known {
         first.filter(|_| self.is_open() && !is_there && !is_free())
     }
 
-    /// Whether this filter stands on a way there.
+    /// Whether a way to the place has this filter.
     pub(super) fn has_step(&self, written: Option<Written>) -> bool {
         written.is_some_and(|written| self.steps.contains(&written))
     }

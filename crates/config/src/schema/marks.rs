@@ -18,7 +18,8 @@
 //! map of fields or parameters, in which names of credentials mark secrets) and `"x-sent" = true` (values below it
 //! are sent to services, and their secrets may go to no other service).
 //!
-//! Marks of a map hold for everything below it. [`Place`] walks beside a tree of nodes. The marks are not published.
+//! Marks of a map hold for everything below it. [`Place`] follows a walk through a tree of nodes. The marks are not
+//! published.
 
 use super::{annotated, forms, has_type};
 use crate::parse::{Kind, Node};
@@ -33,7 +34,7 @@ const NAMED: &str = "x-named";
 const SENT: &str = "x-sent";
 /// All keywords of marks.
 pub(super) const KEYWORDS: [&str; 4] = [API, KEPT, NAMED, SENT];
-/// Keywords of JSON Schema that say where a node may stand.
+/// The keywords of JSON Schema that define the positions of nodes.
 const LOOKED_AT: [&str; 8] =
     ["$defs", "$ref", "additionalProperties", "anyOf", "const", "items", "properties", "type"];
 /// Longest chain of references and forms; a bound, though the schema has no cycles.

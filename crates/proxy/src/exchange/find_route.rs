@@ -24,7 +24,7 @@ pub(crate) fn find_route(worker: &Worker, client: &Client, x: &mut Exchange) -> 
             if let To::Sealed(sealed) = &route.route().to {
                 unseal(worker, &view, client, x, sealed)?;
             }
-            // A reload may have made a listener of requests one of connections.
+            // A reload may have turned an HTTP listener into an L4 listener.
             if !route.route().has_chain(position, x.target) {
                 return Err(LISTENER_GONE);
             }

@@ -35,8 +35,8 @@ pub(super) fn for_successor(binary: Option<PathBuf>, is_trusted: bool) -> io::Re
     }
 }
 
-/// The program for a child that takes the place of one that has crashed. Where the file at its path
-/// cannot be trusted, the program that runs here is started again.
+/// The program for a child that replaces a crashed one. If the file at its path cannot be trusted, the supervisor's
+/// running program is used.
 pub(super) fn after_crash(is_trusted: bool) -> Option<PathBuf> {
     for_successor(None, is_trusted).unwrap_or_else(|error| {
         warn(format_args!("the proxy is started again as the supervisor runs it: {error}"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(crate) struct Choice {
     /// Its leaf forms, each with the name of its definition.
     pub(crate) forms: Vec<(String, &'static Value)>,
-    /// The names of the definitions on the way.
+    /// The names of the definitions followed.
     pub(crate) types: Vec<String>,
     /// The place's own marks.
     pub(crate) marks: Marks,
