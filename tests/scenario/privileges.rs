@@ -199,7 +199,7 @@ fn no_directory_is_made_or_given_away_behind_a_link_of_the_user() {
     assert_eq!((fs::read_dir(&target).unwrap().count(), fs::metadata(&target).unwrap().uid()), (0, 0));
 }
 
-/// A thread that starts before the process becomes another user stays root.
+/// A thread that starts before the change of the user stays root.
 #[test]
 fn no_thread_keeps_the_rights_of_root_where_documents_are_read_at_the_start() {
     let _watchdog = watchdog("no_thread_keeps_the_rights_of_root_where_documents_are_read_at_the_start");
@@ -210,7 +210,7 @@ fn no_thread_keeps_the_rights_of_root_where_documents_are_read_at_the_start() {
     let directory = Directory::new();
     let routes = of_user(&directory.path().join("routes"));
     fs::write(routes.join("a.yaml"), "routes: [ { name: a, match: { host: a.test }, to: s } ]\n").unwrap();
-    // Root could read it, and the user of the proxy cannot.
+    // Root could read the file, but the proxy's user cannot.
     let secret = directory.write("secret", "root:$6$secret:1:::\n");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     symlink(&secret, routes.join("b.yaml")).unwrap();

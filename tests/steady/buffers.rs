@@ -117,7 +117,7 @@ fn streams(house: &House) -> Held {
         // The initial windows: of the stream from the proxy's settings, of the connection from RFC 9113.
         let (mut stream, mut connection) = (128_usize << 10, 65_535_usize);
         let end = Instant::now() + STEP;
-        // The kernel takes some megabytes before the proxy has to hold any.
+        // The kernel buffers some megabytes before the proxy has to hold any.
         while counted(house).0 < (at + 1) * STREAM {
             assert!(Instant::now() < end, "what is sent on a stream is not counted");
             let count = stream.min(connection) / PIECE;
@@ -184,7 +184,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Bytes that the budget counts: as held, and as used in all.
+/// The budget's counts: held bytes, and used bytes in total.
 fn counted(house: &House) -> (i64, i64) {
     house.fleet.measure();
     let budget = house.registry.budget();

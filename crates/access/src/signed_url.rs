@@ -1,4 +1,5 @@
-//! Signed URLs: a signature over a host, a scope, a path, a time and chosen parameters, good until then.
+//! Signed URLs: a signature over a host, a scope, a path, an expiry time and chosen parameters, valid until that
+//! time.
 //!
 //! The signed text consists of lines, so that parts cannot be confused: `v2`, the method or `*`, the host, the scope
 //! (the name of the route, unless the configuration has another), the path, the time and the id of the key, and the

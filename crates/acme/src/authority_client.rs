@@ -1,7 +1,7 @@
 //! The HTTP client as the ACME library takes it.
 //!
-//! The directory is an `https` URL (the configuration sees to that), and it names the URLs of all other requests.
-//! Invariant: those are `https` URLs too, so every request is sent through TLS (RFC 8555 §6.1).
+//! The directory is an `https` URL (validation ensures that), and it names the URLs of all other requests. Invariant:
+//! those are `https` URLs too, so every request is sent through TLS (RFC 8555 §6.1).
 
 use std::future::Future;
 use std::pin::Pin;

@@ -186,7 +186,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Ok(metadata) if metadata.len() > FILE => {
             Err(io::Error::other("it is larger than any that was written"))
         }
-        // A pipe would keep its reader waiting.
+        // Reading from a pipe would block.
         Ok(metadata) if !metadata.is_file() => Err(io::Error::other("it is not a regular file")),
         Ok(_) => fs::read(path).map(Some),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

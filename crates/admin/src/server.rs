@@ -328,7 +328,7 @@ fn into_tokio(listener: StdTcpListener) -> io::Result<TcpListener> {
 /// What the thread serves.
 struct Listeners {
     unix: StdUnixListener,
-    /// The process that the unix socket does not serve.
+    /// The process whose connections to the unix socket are closed.
     own_pid: Option<Pid>,
     admin: Option<(StdTcpListener, Auth, Option<Arc<AdminTls>>)>,
     metrics: Option<StdTcpListener>,

@@ -327,7 +327,7 @@ mod tests {
         assert!(sessions.open("secret", neighbour, HOST, now + WINDOW).is_ok());
     }
 
-    /// Logins were bounded, and guesses of bearer tokens were not (issue 43).
+    /// Only logins were bounded, not guesses of bearer tokens (issue 43).
     #[test]
     fn wrong_bearer_tokens_of_a_network_are_bounded_and_the_right_one_of_others_is_not_shut_out() {
         let (sessions, now) = (sessions(), Instant::now());

@@ -429,7 +429,7 @@ proptest! {
 
 /// Why a response may not be stored at all: its fields are only for the client that caused it, or for no client.
 fn is_for_one(policy: &Policy, step: &Step, told: &simulated::Told) -> bool {
-    // A confirmation, or an answer to HEAD, is judged as if it came with its body.
+    // A 304, or an answer to HEAD, is checked as if it had its body.
     let status = if told.status == 304 { 200 } else { told.status };
     let times = (told.requested, told.received);
     let response = Response::read(policy, status, times, simulated::lines(&told.fields));

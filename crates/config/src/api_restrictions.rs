@@ -110,7 +110,7 @@ fn dropped(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
     }
 }
 
-/// Whether a value that must be kept is there: a list with all that it had, anything else by its presence.
+/// Whether a value that must be kept still exists: a list with all its former entries, any other value in any form.
 fn has_all(now: &Node, before: &Node) -> bool {
     match (&now.kind, &before.kind) {
         (Kind::Null, _) => false,
@@ -186,7 +186,7 @@ fn is_reference(node: &Node) -> bool {
     holds_variable(text) || text.starts_with("unix:") || text.starts_with("file:")
 }
 
-/// Whether the environment fills in a part of it. `$$` is a literal `$`.
+/// Whether the text contains a `${…}` reference. `$$` is a literal `$`.
 fn holds_variable(text: &str) -> bool {
     text.replace("$$", "").contains("${")
 }

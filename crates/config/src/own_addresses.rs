@@ -1,4 +1,4 @@
-//! Which addresses of a configuration only the file on disk may name: those of the process itself, and link-local ones.
+//! Finds addresses that only the file on disk may name: those of the process itself, and link-local ones.
 //!
 //! The address of the admin API and the metrics limits their clients: on the loopback, to processes of this machine.
 //! A route to them would publish them. Called for additions to the file by documents and the admin API

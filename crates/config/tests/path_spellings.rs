@@ -1,5 +1,6 @@
-//! No spelling of a path leads around a protection of a file: random trees of files, random configurations that protect
-//! some of them, and random spellings of their paths, through the router and the filters without sockets.
+//! No spelling of a path bypasses a protection of a file. The test takes random trees of files, random configurations
+//! that protect some of them, and random spellings of their paths, through the router and the filters without
+//! sockets.
 //!
 //! Every file is also reachable through an unguarded catch-all route with `files`. 10,000 spellings are tried, with
 //! `THALWEG_LONG=1` 100,000.
@@ -77,7 +78,7 @@ impl Dice {
     }
 }
 
-/// A directory that is removed.
+/// A directory that is removed on drop.
 struct Tree(PathBuf);
 
 impl Tree {
@@ -97,7 +98,7 @@ impl Drop for Tree {
 /// Names of a path from the root on.
 type Names = Vec<&'static str>;
 
-/// Fills a directory; the paths of its files. A file holds its path.
+/// Fills a directory and gives the paths of its files. Each file contains its path.
 fn grow(dice: &mut Dice, root: &Path) -> Vec<Names> {
     let mut files = BTreeMap::new();
     for _ in 0..12 {
@@ -133,7 +134,7 @@ fn written(name: &str, dice: &mut Dice) -> String {
 fn configure(dice: &mut Dice, root: &Path, files: &[Names]) -> (String, Names, &'static str) {
     let (mount, strip) = if dice.is(3) { ("/m", "{ strip_prefix: /m }, ") } else { ("", "") };
     let of = &files[dice.below(files.len())];
-    // A directory, or a file that is not also that of a directory.
+    // A directory, or a file that is not a directory's index file.
     let depth = 1 + dice.below(of.len());
     let depth = if of.get(depth - 1) == Some(&"index.html") { depth - 1 } else { depth };
     let names: Names = of[..depth].to_vec();
@@ -171,7 +172,7 @@ fn configure(dice: &mut Dice, root: &Path, files: &[Names]) -> (String, Names, &
 /// A path that some reader may interpret as that of the file.
 fn spelled(dice: &mut Dice, mount: &str, names: &[&str]) -> String {
     let mut out = mount.to_owned();
-    // Most have few oddities: several may hide each other.
+    // Most paths have few odd spellings, because several may mask each other.
     let odd = dice.one(&[4, 20, 60]);
     let last = names.len() - 1;
     for (at, name) in names.iter().enumerate() {
@@ -198,7 +199,7 @@ fn spelled(dice: &mut Dice, mount: &str, names: &[&str]) -> String {
                 "%3B/",
             ]);
         }
-        // The file of a directory is in reach by the directory itself.
+        // The index file of a directory is reachable by the directory's own path.
         if at == last && *name == "index.html" && dice.is(3) {
             if dice.is(3) {
                 out.pop();
@@ -223,7 +224,8 @@ fn spelled(dice: &mut Dice, mount: &str, names: &[&str]) -> String {
     out
 }
 
-/// The text of the file that a request gets. `has_form`: its path is matched in the form for it, else as it is forwarded.
+/// The text of the file that a request gets. `has_form`: routes match the matched form of its path, else the normal
+/// form.
 fn answered(plan: &Plan, path: &str, has_form: bool) -> Option<String> {
     let mut normal = Vec::new();
     // The route's `allow_encoded` is ignored: all escapes pass.

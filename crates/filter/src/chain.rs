@@ -313,7 +313,7 @@ impl Step {
         })
     }
 
-    /// Whether a request fits. What restricts is called if one reading of the path does.
+    /// Whether a request matches. For a restricting filter, one matching reading of the path is enough.
     fn fits(&self, when: &When, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         match facts.readings {
             Some(_) if self.filter.restricts() => when.fits_in_some_reading(facts, fields),

@@ -1,4 +1,4 @@
-//! HTTP archives (HAR 1.2): what `thalweg record` writes and `thalweg replay` reads.
+//! HTTP archives (HAR 1.2), which `thalweg record` writes and `thalweg replay` reads.
 //!
 //! An archive may come from another program or from a stranger. Invariant: a request made from an entry has only the
 //! entry's method, target and fields, without injected lines and without framing fields.

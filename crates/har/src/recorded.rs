@@ -40,7 +40,7 @@ pub struct Recorded {
     pub status: u16,
     /// The headers of the recorded response.
     pub answered: Vec<(String, String)>,
-    /// From the request to the end of the recorded response.
+    /// The time from the request to the end of the recorded response.
     pub time: Duration,
 }
 

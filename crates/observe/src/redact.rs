@@ -72,7 +72,7 @@ pub(crate) fn url(out: &mut Vec<u8>, url: &[u8], escape: Escape) {
     }
 }
 
-/// Whether a key, as it stands in the query, names a credential, as it is or once it is decoded.
+/// Whether a raw key of the query names a credential, as written or decoded.
 fn is_secret(key: &[u8]) -> bool {
     let is_named = |key: &[u8]| credentials::may_be_secret(&String::from_utf8_lossy(key));
     is_named(key) || key.contains(&b'%') && is_named(&decoded(key))
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(shown("Accept", "*/*"), "*/*");
     }
 
-    /// Only eleven names were hidden: those of clouds and of identity providers were written (issue 43).
+    /// Only eleven names were hidden: credentials of clouds and of identity providers were logged (issue 43).
     #[test]
     fn values_of_every_name_of_a_credential_are_redacted() {
         for key in

@@ -43,7 +43,7 @@ pub(crate) fn make_directory(
     walk(path, |parent, name| {
         let is_ours = match mkdirat(parent, name, Mode::RWXU) {
             Ok(()) => true,
-            // Another process was faster: the directory keeps its owner.
+            // Another process made it first: the directory keeps its owner.
             Err(Errno::EXIST) => false,
             Err(error) => return Err(error.into()),
         };

@@ -77,7 +77,7 @@ pub struct EndpointSets {
     barred: Mutex<Option<Barred>>,
 }
 
-/// Whether an endpoint may not lead to an address.
+/// The check whether an endpoint may not use an address.
 #[derive(Clone)]
 struct Barred(Arc<dyn Fn(&Endpoint, &PeerAddress) -> bool + Send + Sync>);
 

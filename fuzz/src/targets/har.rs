@@ -55,7 +55,7 @@ fn replayed(entry: &Value) {
     }
     head.extend_from_slice(b"\r\n");
     let mut read = RequestHead::new();
-    // Our parser refuses some of these heads, such as one with two hosts. None of them is two heads.
+    // Our parser refuses some of these heads, such as one with two hosts. None of them contains two heads.
     if read.parse(&head, &HeadLimits::default()) == Ok(Progress::Complete) {
         assert_eq!(read.len, head.len(), "{:?}", String::from_utf8_lossy(&head));
         assert_eq!(read.fields.len(), request.headers().len());

@@ -36,7 +36,7 @@ enum Value<'a> {
     Texts(Vec<&'a str>),
 }
 
-/// Takes values off the input: a byte for the kind, and a few for the value.
+/// Takes values from the input: a byte for the kind, and a few for the value.
 fn values(mut rest: &[u8]) -> Vec<Value<'_>> {
     let mut values = Vec::new();
     while let Some((kind, after)) = rest.split_first() {

@@ -1,9 +1,10 @@
 //! Logins with an identity provider: its document, cookies, callbacks, and the paths of the filter.
 //!
-//! Input: a byte that chooses the check, and bytes. Asserts: an accepted document has the expected issuer and endpoints
-//! with TLS; the address of the login has each parameter once, escaped; a value is read back from its cookies; a sealed
-//! text opens with its secret and purpose alone, and not with one character changed; a login returns to this host; no
-//! request passes the filter without a session; an answer of the filter is whole lines.
+//! Input: a byte that chooses the check, and bytes. Asserts: an accepted document has the expected issuer and
+//! endpoints with TLS; the address of the login has each parameter once, escaped; a value is read back from its
+//! cookies; a sealed text opens only with its secret and purpose, and not after a change of one character; a login
+//! returns to this host; no request passes the filter without a session; an answer of the filter consists of whole
+//! lines.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,7 +26,7 @@ static FILTER: LazyLock<Arc<dyn Filter>> = LazyLock::new(|| logs_in(SECRET));
 static STRANGE_FILTER: LazyLock<Arc<dyn Filter>> = LazyLock::new(|| logs_in(STRANGE_SECRET));
 static SEALER: LazyLock<Sealer> = LazyLock::new(|| sealer(SECRET));
 static STRANGE: LazyLock<Sealer> = LazyLock::new(|| sealer(STRANGE_SECRET));
-/// Opening tags of the page on which a browser chooses, and closing ones.
+/// The number of opening and closing tags of the page for the choice of a provider.
 static TAGS: LazyLock<usize> = LazyLock::new(|| {
     let login = Asking { method: b"GET", host: b"a.test", path: b"/.auth/login", query: None, cookie: b"" };
     match ask(&**FILTER, &login).verdict {

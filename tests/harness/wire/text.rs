@@ -131,7 +131,7 @@ fn read_operator(operator: &str, pieces: &mut Vec<Piece>) -> Result<(), String> 
     Ok(())
 }
 
-/// `SECONDS:KEY:HOST:ROUTE:PATH`, signed with `KEY` of the id `k1`, good for so many seconds from now.
+/// `SECONDS:KEY:HOST:ROUTE:PATH`, signed with `KEY` of the id `k1`, valid for that many seconds from now.
 fn signed(link: &str) -> Result<String, String> {
     let parts: Vec<&str> = link.splitn(5, ':').collect();
     let [seconds, key, host, route, path] = *parts else {

@@ -227,7 +227,7 @@ impl NameServer {
         Self { address, says }
     }
 
-    /// An answer with one A record and a TTL of a second; none for questions of other types (RFC 1035 §4.1).
+    /// An answer with one A record and a TTL of a second; no answer for other query types (RFC 1035 §4.1).
     fn answer(query: &[u8], ip: IpAddr) -> Vec<u8> {
         let mut end = 12;
         while query[end] != 0 {

@@ -191,7 +191,7 @@ impl Provider {
     }
 
     /// A session for the code of a callback (OpenID Connect Core §3.1.3). `is_named`: the callback names this issuer.
-    /// Cancel-safe, but a code is good once only.
+    /// Cancel-safe, but a code is valid only once.
     ///
     /// # Errors
     /// No session can be made.
@@ -201,7 +201,7 @@ impl Provider {
         (code, is_named): (&str, bool),
         redirect: &str,
     ) -> Result<Session, Failure> {
-        // RFC 9207 §2.4: the code may be of another provider.
+        // RFC 9207 §2.4: the code may come from another provider.
         if self.metadata().await?.names_itself && !is_named {
             return Err(Failure::Refused("the callback does not name the provider, and must".into()));
         }

@@ -51,7 +51,7 @@ impl AuditFile {
     }
 
     fn open(&self) -> io::Result<File> {
-        // A pipe in its place must not keep the log's thread waiting.
+        // A pipe in place of the file must not block the log's thread.
         OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(at_once()).open(&self.path)
     }
 

@@ -21,8 +21,8 @@ pub(crate) fn parse<T: BodySpec>(bytes: &[u8]) -> Result<T::Checked, Problem> {
     super::json::<T>(bytes)?.validate()
 }
 
-/// Reads bytes as the body of each operation that takes JSON, as its handler does: the operation's id, and the status
-/// of a refusal. No proxy is needed.
+/// Parses bytes as the body of each operation that takes JSON, as its handler does. Gives the operation's id, and the
+/// status of a refusal. Needs no running proxy.
 pub fn read_bodies(bytes: &[u8]) -> impl Iterator<Item = (&'static str, Result<(), u16>)> {
     operations().filter_map(move |operation| {
         let read = operation.body?.read?;

@@ -129,7 +129,7 @@ routes:
   - { name: free, listeners: [ other ], to: c }
 ";
 
-/// `PUT /config` with another endpoint would have the secret sent there.
+/// `PUT /config` with another endpoint would send the secret there.
 #[test]
 fn a_secret_in_a_field_is_sent_to_no_other_endpoint() {
     assert_eq!(breaches(SENT, SENT), Vec::<String>::new());

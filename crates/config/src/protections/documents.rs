@@ -15,7 +15,7 @@ use thalweg_filter::Step;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Listener;
 
-/// Filters that change no field of requests: a document may have them where the file's filters have verified some.
+/// Filters that change no request field: a document may use them even on a way with verified fields.
 const HARMLESS: &[&str] = &[
     "access",
     "body_limit",
@@ -115,7 +115,7 @@ pub(crate) fn added_routes(alone: &Plan, with: &Plan) -> Range<usize> {
 pub(super) enum Flaw {
     /// It lacks this guard.
     Lacks(Guard),
-    /// This filter may change what guards have verified.
+    /// It has this filter, which may change fields that guards have verified.
     Changes(&'static str),
 }
 

@@ -73,7 +73,7 @@ impl Ways {
 pub(super) struct Known {
     requests: Ways,
     calls: Ways,
-    /// The filters on the ways of requests.
+    /// The filters on the ways of client requests.
     steps: BTreeSet<Written>,
     /// The filters that send subrequests there.
     callers: BTreeSet<Written>,

@@ -11,7 +11,7 @@ use thalweg_route::PathPattern;
 enum Extent {
     /// The prefix alone.
     Exact,
-    /// All of them.
+    /// All paths below it, and the prefix.
     Below,
     /// Some.
     Within,

@@ -82,7 +82,7 @@ fn is_localhost(host: &str) -> bool {
         || matches!(host, "localhost.localdomain" | "localhost6" | "ip6-localhost" | "ip6-loopback")
 }
 
-/// An IPv4 address in the other forms of `inet_aton`, which resolvers take for one: `0x7f000001`, `127.0.0x1`.
+/// Parses an IPv4 address in the other forms of `inet_aton`, which resolvers accept: `0x7f000001`, `127.0.0x1`.
 fn number(host: &str) -> Option<Ipv4Addr> {
     let part = |text: &str| match text.strip_prefix("0x") {
         Some("") => Some(0),

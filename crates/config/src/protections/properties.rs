@@ -12,7 +12,7 @@ use thalweg_filter::{Chain, Step};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{ServiceId, To};
 
-/// Ways to write the endpoint of `inner`, or an address of the same machine and port.
+/// Spellings of the endpoint of `inner`, and other addresses of the same machine and port.
 const INNER: &[&str] = &[
     "http://127.0.0.1:2",
     "http://localhost:2",
@@ -137,7 +137,7 @@ fn parts() -> impl Strategy<Value = Parts> {
     )
 }
 
-/// The first way of a route that was added to the endpoint of `inner` without its guard.
+/// The first way of an added route to the endpoint of `inner` without its guard.
 fn way_past(plan: &Plan) -> Option<String> {
     let is_inner = |id: ServiceId| {
         let service = &plan.services[id.0 as usize];

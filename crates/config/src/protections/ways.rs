@@ -36,7 +36,7 @@ pub(super) enum Goal<'p> {
     Space(&'p str),
 }
 
-/// A way of requests that come in at some listeners.
+/// A way of requests from some listeners.
 #[derive(Debug)]
 pub(super) struct Way<'p> {
     /// The position of the route.

@@ -228,7 +228,7 @@ fn fits(form: &Value, node: &Node) -> bool {
     match &node.kind {
         Kind::Map(_) => has_type(form, "object"),
         Kind::Seq(_) => has_type(form, "array"),
-        // A number may be written for a text, and an empty section is a map.
+        // A text may be written as a number, and an empty section counts as a map.
         Kind::Null => true,
         Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) | Kind::Str(_) => {
             ["string", "integer", "number", "boolean"].iter().any(|name| has_type(form, name))

@@ -16,7 +16,7 @@ impl Conversation {
         Self { session: Session::new(paths.iter().map(|path| (*path).to_owned()), document), known: 0 }
     }
 
-    /// The frames that are to be sent now, one after the other.
+    /// The concatenated frames to send now.
     pub fn outgoing(&mut self) -> Vec<u8> {
         self.session.outgoing()
     }
@@ -24,7 +24,7 @@ impl Conversation {
     /// Takes a frame of the server, without its length.
     ///
     /// # Errors
-    /// A sentence: the session is over, or of no use.
+    /// A sentence: why the session has ended or is unusable.
     pub fn take(&mut self, frame: &[u8]) -> Result<(), String> {
         self.session.take(frame)
     }

@@ -5,7 +5,7 @@
 
 /// Operations that a client asks for.
 pub mod op {
-    /// Whether a node is there, with a watch.
+    /// Whether a node exists, with a watch.
     pub const EXISTS: i32 = 3;
     /// The data of a node, with a watch.
     pub const GET_DATA: i32 = 4;

@@ -168,7 +168,7 @@ fn links_are_good_as_they_were_signed_and_until_their_time() {
     assert_eq!(outcome(&*filter, &mut asked).0, 403);
 }
 
-/// A link that was signed for one host or route was good on every other one with the same key (issue 43).
+/// A link that was signed for one host or route was valid on every other one with the same key (issue 43).
 #[test]
 fn links_of_another_host_or_route_are_wrong() {
     let filter = |more: &str| {

@@ -15,7 +15,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Whether a line of a file can be a value of this test.
+    /// Whether a line of a file is a possible value of this test.
     pub(super) fn may_have(&self, value: &str) -> bool {
         let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         let is_host = || {

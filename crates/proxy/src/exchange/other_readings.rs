@@ -22,7 +22,7 @@ const READ_OTHERWISE: Fault = Fault::request(
 /// Checks that the route has all restricting filters of the routes of the other readings.
 ///
 /// # Errors
-/// 400 where one of these routes has a filter that restricts and that `found` lacks.
+/// 400 if one of these routes has a restricting filter that `found` lacks.
 pub(crate) fn check_readings(
     plan: &Plan,
     (listener, x): (u16, &Exchange),

@@ -1,4 +1,4 @@
-//! The end of a client's connection that takes no more requests (RFC 9113 §6.8).
+//! Graceful shutdown of a client's connection with GOAWAY (RFC 9113 §6.8).
 //!
 //! The first GOAWAY names no stream: requests that the client sent before it saw the frame are still served. A
 //! conforming client opens at most as many of them as its stream limit, and none after a round trip. The engine

@@ -37,7 +37,7 @@ impl RequestPath {
         self.written.extend_from_slice(text);
     }
 
-    /// Brings it to its normal form; gives the escapes that its route has to allow.
+    /// Normalises the path; gives the escapes that its route must allow.
     ///
     /// # Errors
     /// See [`normalize_path`].
@@ -76,7 +76,7 @@ impl RequestPath {
         }
     }
 
-    /// Forgets it, and keeps the memory.
+    /// Clears the path, and keeps the allocation.
     pub(crate) fn clear(&mut self) {
         self.place = Place::Written;
         self.written.clear();

@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) challenges: Arc<Challenges>,
     /// Where the process listens beside its listeners.
     pub(crate) beside: OnceLock<Arc<Own>>,
-    /// Keeps endpoints away from the process itself.
+    /// Leaves out endpoints that lead to the process itself.
     pub(crate) keep_off: KeepOff,
     /// Places for those who watch exchanges as they end.
     pub(crate) taps: Arc<Semaphore>,

@@ -98,7 +98,7 @@ mod tests {
             assert!(said.len() == 1 && said[0].ends_with(&expected), "{said:?}");
             set(path, 0o755);
         }
-        // In a directory like /tmp an entry that exists is safe; others could make one that is missing.
+        // In a directory like /tmp an existing entry is safe; others could make a missing one.
         set(&base, 0o1777);
         assert_eq!(told(), [""; 0]);
         fs::remove_dir(&state).unwrap();

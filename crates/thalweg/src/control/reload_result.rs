@@ -81,7 +81,7 @@ impl Shared {
             )),
             _ => None,
         };
-        // In the file, a further route with another argument takes nothing away.
+        // In the file, a further route with another argument is not a loss.
         let lost: Vec<_> = lost(before, after).into_iter().filter(|lost| !lost.is_other).collect();
         let unguarded = lost.iter().take(TOLD).map(|lost| format!("a protection goes: {lost}"));
         let more = lost.len().checked_sub(TOLD).filter(|more| *more > 0);

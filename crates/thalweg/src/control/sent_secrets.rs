@@ -7,7 +7,7 @@ use thalweg_config::api_restrictions::services_with_secrets;
 
 impl Shared {
     /// Whether requests to this service carry secrets of the configuration, as `Authorization: "${TOKEN}"`. Takes the
-    /// lock of the configuration: not to be called under that of the runtime.
+    /// configuration lock: do not call it while holding the runtime lock.
     pub(super) fn is_sent_secrets(&self, service: &str) -> bool {
         let origin = self.origin();
         let tree = tree(&origin.name(), &origin.text);

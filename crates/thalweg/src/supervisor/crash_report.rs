@@ -46,7 +46,7 @@ pub(super) fn keep(state: &Path, pid: i32, text: &str, makes: bool) -> io::Resul
     Ok(state.join(DIRECTORY).join(written(new)))
 }
 
-/// Removes all but the newest reports; `new` stays.
+/// Removes all but the newest reports, and never `new`.
 fn prune(directory: &OwnedFd, new: Name) -> io::Result<()> {
     let mut newest = BTreeSet::from([new]);
     for entry in Dir::read_from(directory)?.take(LOOKED_AT) {

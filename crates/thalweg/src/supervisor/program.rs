@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The program that this process runs, also when another file has taken its path since.
+/// The program that this process runs, even if its file has been replaced since.
 const RUNNING: &str = "/proc/self/exe";
 /// Names of other binaries begin with this.
 const NAME: &str = "thalweg";

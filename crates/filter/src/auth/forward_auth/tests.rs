@@ -139,8 +139,8 @@ fn answers_are_remembered_by_what_tells_clients_apart() {
     question(elsewhere.send(&*filter));
 }
 
-/// The key had only the fields that its configuration named: a decision about one client's address or token counted for
-/// others (issue 43).
+/// The cache key had only the configured fields: a decision about one client's address or token was reused for others
+/// (issue 43).
 #[test]
 fn requests_that_the_service_would_see_differently_share_no_answer() {
     let json = r#"{"service": "judge", "fields": ["Cookie", "X-Role"], "cache": {"ttl": "10s"}}"#;

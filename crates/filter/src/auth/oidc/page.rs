@@ -1,4 +1,4 @@
-//! Pages for browsers: where to log in, and whether to log out.
+//! Pages for browsers: the choice of a provider, and the confirmation of a logout.
 
 use crate::{Escape, Reply};
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Part of phase 5: no new connection to the admin API or the metrics of the process itself.
+//! Part of phase 5: prevents new connections to the admin API or the metrics of the process itself.
 //!
 //! Endpoint sets exclude such members; this second check covers addresses that this machine has gained since
 //! (decision 0105). Pooled connections are not checked.
@@ -14,7 +14,7 @@ use thalweg_upstream::Member;
 /// Whether a new connection may be made to the member.
 ///
 /// # Errors
-/// Its address has become that of the admin API or the metrics, and the file does not name it.
+/// The address now belongs to the admin API or the metrics, and the file does not name it.
 pub(crate) fn check_own(worker: &Worker, x: &Exchange, member: &Member) -> Result<(), Fault> {
     let (Some(beside), PeerAddress::Tcp(address)) = (worker.shared.beside.get(), member.address()) else {
         return Ok(());
