@@ -8,7 +8,7 @@
 use crate::octet;
 use std::borrow::Cow;
 
-/// Bits for the differences between path parsers.
+/// Bits for the constructs that path parsers interpret differently.
 const EMPTY: u8 = 1;
 const PARAMETERS: u8 = 1 << 1;
 const SEPARATORS: u8 = 1 << 2;

@@ -1,8 +1,8 @@
 //! Signed links (`auth: { signed_url: … }`).
 //!
 //! Input: three bytes that choose a character to change, and a link: host, path and query. Asserts: an unsigned link
-//! does not pass; a signed one passes, and its own parameters are removed; with one character changed, it passes only if
-//! every part that the signature covers is the same.
+//! does not pass; a signed one passes, and its own parameters are removed; with one character changed, it passes only
+//! if all signed parts are unchanged.
 
 use std::sync::{Arc, LazyLock};
 

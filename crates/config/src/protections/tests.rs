@@ -203,7 +203,7 @@ fn a_new_route_needs_the_argument_that_the_file_has() {
     assert_eq!(told(&before, &edited.replace("{ name: a,", "{ name: z,")), "");
 }
 
-/// The displayed argument omits secrets; the compared one includes them.
+/// The displayed argument contains no secrets; the compared one includes them.
 #[test]
 fn another_password_for_the_same_user_is_another_argument() {
     let hash = |last: char| {
