@@ -148,7 +148,8 @@ impl Place {
                 place = place.with(schema, Some(value), 0);
             }
         }
-        // The parser refuses an unknown key. Until then it counts as the destination of a secret beside it.
+        // An unknown key with the name of a destination counts as one until the parser refuses it, so that a secret
+        // beside it stays with its former destination.
         place.marks.destination |= !place.is_known() && DESTINATIONS.contains(name);
         if self.marks.named && may_be_secret(name) {
             place.marks.secret = true;
