@@ -62,6 +62,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "net",
             "tls",
             "client",
+            "http",
             "acme",
             "access",
             "filter",

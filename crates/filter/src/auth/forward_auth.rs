@@ -95,8 +95,8 @@ pub(crate) enum OnFailureSpec {
     Allow,
 }
 
-/// A memory of answers. One is used again for a request of which the service would see the same: client address, method,
-/// host, path, query and `fields`.
+/// A memory of answers. One is used again for a request of which the service would see the same: client address,
+/// method, host, path, query and `fields`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ForwardAuthCacheSpec {

@@ -51,10 +51,16 @@ fn has_all_of(route: &Route, other: &Route, (listener, service): (u16, Option<Se
     wanted.all(|step| !step.filter.restricts() || there.iter().any(|known| is_same(known, step)))
 }
 
-/// Whether `one` is the same filter as `other`, and runs whenever `other` does.
+/// Whether `one` is the same filter as `other`, and runs whenever `other` does. Steps of a configuration are compared
+/// by the digests of their text: `Filter::argument` omits secrets, and two filters with different keys may show the
+/// same.
 fn is_same(one: &Step, other: &Step) -> bool {
-    let is_filter = Arc::ptr_eq(&one.filter, &other.filter)
-        || (one.name() == other.name() && one.filter.argument() == other.filter.argument());
     let when = |step: &Step| step.when.iter().map(ToString::to_string).collect::<Vec<_>>();
-    is_filter && (one.when.is_empty() || when(one) == when(other))
+    let (is_argument, is_when) = match (one.written, other.written) {
+        (Some(one), Some(other)) => (one.argument == other.argument, one.when == other.when),
+        (None, None) => (one.filter.argument() == other.filter.argument(), when(one) == when(other)),
+        _ => (false, false),
+    };
+    let is_filter = Arc::ptr_eq(&one.filter, &other.filter) || (one.name() == other.name() && is_argument);
+    is_filter && (one.when.is_empty() || is_when)
 }
