@@ -89,8 +89,10 @@ impl PathPattern {
                 Ok(Self::Pattern(pattern))
             };
         }
-        let literal =
-            pattern.segments.iter().fold(String::new(), |path, segment| path + &format!("/{segment}"));
+        let literal = pattern.segments.iter().fold(String::new(), |path, segment| match segment {
+            Segment::Literal(text) => path + "/" + text,
+            Segment::One(_) => path,
+        });
         if pattern.rest.is_none() {
             return Ok(Self::Exact(literal));
         }
@@ -179,8 +181,8 @@ impl PathPattern {
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exact(text) => f.write_str(text),
-            Self::Prefix(text) => write!(f, "{}/*", text.trim_end_matches('/')),
+            Self::Exact(text) => f.write_str(&written(text)),
+            Self::Prefix(text) => write!(f, "{}/*", written(text).trim_end_matches('/')),
             Self::Pattern(pattern) => pattern.fmt(f),
             Self::Regex(regex) => f.write_str(regex.as_str()),
         }
@@ -293,11 +295,16 @@ impl Segment {
 impl fmt::Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Literal(text) => f.write_str(text),
+            Self::Literal(text) => f.write_str(written(&format!("/{text}")).trim_start_matches('/')),
             Self::One(name) if name.is_empty() => f.write_str("*"),
             Self::One(name) => write!(f, "{{{name}}}"),
         }
     }
+}
+
+/// A literal path as a pattern has to write it: `*`, and `:` at the beginning of a segment, mean something else there.
+fn written(literal: &str) -> String {
+    literal.replace('*', "%2A").replace("/:", "/%3A")
 }
 
 fn parameter_name(text: &str, name: &str, before: &[Segment]) -> Result<String, String> {

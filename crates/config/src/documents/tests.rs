@@ -465,7 +465,7 @@ fn a_document_stays_at_the_listeners_that_the_file_has_for_a_service() {
                 \x20 web: { address: '127.0.0.1:0' }\n\
                 \x20 inside: { address: '127.0.0.1:0', access: { allow: [ 10.0.0.0/8 ] } }\n\
                 services: { app: { endpoints: ['http://127.0.0.1:1'] } }\n\
-                routes: [ { name: app, match: { listeners: [ inside ] }, to: app } ]\n";
+                routes: [ { name: app, listeners: [ inside ], to: app } ]\n";
     let told = |text: &str| {
         let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
         let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
@@ -473,14 +473,14 @@ fn a_document_stays_at_the_listeners_that_the_file_has_for_a_service() {
         flaws(&with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None)))
     };
     for text in [
-        "routes: [ { name: x, match: { path: /x, listeners: [ inside ] }, to: app } ]",
+        "routes: [ { name: x, listeners: [ inside ], match: { path: /x }, to: app } ]",
         "routes: [ { name: x, match: { path: /x }, to: [ 'http://127.0.0.1:2' ] } ]",
     ] {
         assert_eq!(told(text), "", "{text}");
     }
     for text in [
         "routes: [ { name: x, match: { path: /x }, to: app } ]",
-        "routes: [ { name: x, match: { path: /x, listeners: [ web ] }, to: [ 'http://localhost:1' ] } ]",
+        "routes: [ { name: x, listeners: [ web ], match: { path: /x }, to: [ 'http://localhost:1' ] } ]",
         "routes: [ { name: x, match: { path: /x }, filters: [ { mirror: app } ], to: [ 'http://127.0.0.1:2' ] } ]",
     ] {
         assert!(

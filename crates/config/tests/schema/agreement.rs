@@ -546,6 +546,7 @@ const VALIDATION: &[Reason] = &[
             "is no path; it begins",
             "is no method for a question",
             "of `cache`",
+            "before paths are matched",
             "which is no field that a filter may use",
             "`copy` cannot have",
             "names",

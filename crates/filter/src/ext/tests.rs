@@ -50,7 +50,7 @@ fn the_service_is_sent_the_head_without_credentials() {
         })
     );
     assert_eq!(filter.calls(), [Arc::<str>::from("judge")]);
-    assert_eq!(filter.argument(), "judge /v1?strict=1, within 1s");
+    assert_eq!(filter.argument(), "judge /v1, within 1s");
 }
 
 #[test]
