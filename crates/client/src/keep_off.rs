@@ -5,20 +5,21 @@
 //! commands set none, and may connect anywhere.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
+use std::sync::{PoisonError, RwLock};
 
 /// What an address is, if nothing goes there; `is_named` is whether it was written as it is, and not resolved.
 type Judge = Box<dyn Fn(SocketAddr, bool) -> Option<&'static str> + Send + Sync>;
 
-static JUDGE: OnceLock<Judge> = OnceLock::new();
+static JUDGE: RwLock<Option<Judge>> = RwLock::new(None);
 
-/// From now on no connection is made to an address for which `bars` gives a reason. Only the first call has an
-/// effect.
+/// From now on no connection is made to an address for which `bars` gives a reason. Another call replaces
+/// the rule.
 pub fn keep_off(bars: impl Fn(SocketAddr, bool) -> Option<&'static str> + Send + Sync + 'static) {
-    let _ = JUDGE.set(Box::new(bars));
+    *JUDGE.write().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(bars));
 }
 
 /// What an address is, if nothing goes there; `is_named` is whether it was written as it is, and not resolved.
 pub fn barred(address: SocketAddr, is_named: bool) -> Option<&'static str> {
-    JUDGE.get().and_then(|bars| bars(address, is_named))
+    let judge = JUDGE.read().unwrap_or_else(PoisonError::into_inner);
+    judge.as_ref().and_then(|bars| bars(address, is_named))
 }

@@ -154,7 +154,8 @@ fn listeners(root: &Node) -> impl Iterator<Item = (&str, &Node)> {
 /// address alone.
 fn port_of(listener: &Node) -> Option<&str> {
     match &listener.entry("address").unwrap_or(listener).kind {
-        Kind::Str(address) => address.rsplit(':').next(),
+        // Ports are compared as numbers: `080` is port 80.
+        Kind::Str(address) => address.rsplit(':').next().map(|port| port.trim_start_matches('0')),
         _ => None,
     }
 }

@@ -135,6 +135,8 @@ impl EndpointSets {
                 }
             };
             match &endpoint.address {
+                // It may be the address of a host name that the file protects.
+                Address::Socket(address) if is_kept_off((service, endpoint), *address, names) => {}
                 Address::Socket(address) => add(PeerAddress::Tcp(*address)),
                 Address::Unix(path) => add(PeerAddress::Unix(path.clone())),
                 Address::Name { host, port } => {
@@ -250,9 +252,11 @@ fn identity(address: &Address, url: &str, resolved: &PeerAddress) -> u64 {
 /// Whether an added endpoint resolved to an address that is forbidden to the service: see [`Service::kept_off`].
 fn is_kept_off((service, endpoint): (&Service, &Endpoint), address: SocketAddr, names: &Names) -> bool {
     let (ip, port) = (address.ip().to_canonical(), address.port());
+    // A connection to the unspecified address arrives at the machine itself.
+    let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
     let is_it = |kept: IpAddr| {
         let kept = kept.to_canonical();
-        kept == ip || kept.is_loopback() && ip.is_loopback()
+        kept == ip || is_here(kept) && is_here(ip)
     };
     let mut kept = service.kept_off.iter().filter(|_| endpoint.is_added);
     kept.any(|kept| match kept {

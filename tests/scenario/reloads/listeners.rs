@@ -195,7 +195,10 @@ fn a_port_that_is_taken_changes_nothing_and_the_message_names_the_listener() {
     let why = wait_said(&proxy, said, "reload refused: ");
     assert_eq!(
         why,
-        format!("listener `third`: cannot listen on {address}: Address already in use (os error 98)")
+        format!(
+            "listener `third`: cannot listen on {address}: Address already in use (os error 98); help: another \
+             program listens there; stop it, or choose another address"
+        )
     );
     wait_said(&proxy, said, "the old configuration keeps running");
     assert_eq!(get(proxy.web(), "/").unwrap().text(), "old");

@@ -41,7 +41,12 @@ impl PartialEq for Step {
 /// What was redacted says nothing about who it is. It is safe to go on by position: `restore` refuses
 /// the text unless the redacted value itself is a secret of the same place on disk.
 fn is_hidden(identity: &Option<String>) -> bool {
-    identity.as_ref().is_some_and(|identity| identity.contains(REDACTED))
+    let is_it = |value: &str| value.strip_prefix("text ") == Some(REDACTED);
+    identity.as_ref().is_some_and(|identity| {
+        identity
+            .lines()
+            .any(|line| is_it(line) || line.split_once('=').is_some_and(|(_, value)| is_it(value)))
+    })
 }
 
 impl PartialEq for Path {
@@ -149,7 +154,8 @@ pub(super) fn scalar(node: &Node) -> Option<String> {
         Kind::Bool(value) => Some(format!("bool {value}")),
         Kind::Int(value) => Some(format!("int {value}")),
         Kind::Float(value) => Some(format!("float {value:?}")),
-        Kind::Str(value) => Some(format!("text {value}")),
+        // On one line: each line of an identity is one key.
+        Kind::Str(value) => Some(format!("text {}", value.replace('\n', "\\n"))),
         Kind::Seq(_) | Kind::Map(_) => None,
     }
 }

@@ -3,7 +3,8 @@
 //! `Authorization: "${TOKEN}"` belongs to the endpoints that the file on disk sends it to. A configuration that
 //! arrives may send it to fewer of them, but to no others: not by new endpoints of the service, by another service of
 //! the route, or by a filter that calls one. Works on trees before `${…}` is filled in. Every text in a filter is
-//! taken as a possible service name, which overestimates the destinations.
+//! taken as a possible service name in the configuration that arrives, which overestimates the destinations. In the
+//! file only texts count by which filters call services.
 
 use super::path::Path;
 use super::secrets::is_secret;
@@ -31,10 +32,13 @@ struct Carried {
 /// Finds secrets of the file on disk that would be sent to new destinations.
 pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for Flow { secret, to } in flows(on_disk) {
+    for Flow { secret, to } in flows(on_disk, Names::Called) {
         known.entry(secret.text).or_default().extend(to);
     }
-    for Flow { secret, to } in flows(arrived) {
+    if !known.is_empty() {
+        templates(on_disk, arrived, breaches);
+    }
+    for Flow { secret, to } in flows(arrived, Names::All) {
         let stays = match known.get(&secret.text) {
             Some(before) => to.is_subset(before),
             // A text that the file does not have is not a secret of the file.
@@ -46,9 +50,35 @@ pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>)
     }
 }
 
+/// Placeholders that may show a field, a path or a parameter that a filter has set.
+const SHOWING: &[&str] = &["{header.", "{cookie", "{upstream", "{query."];
+
+/// Finds texts with placeholders that the file does not have: they could show a secret to clients.
+fn templates(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
+    fn all<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node, &'a str)) {
+        match &node.kind {
+            Kind::Map(entries) => {
+                entries.iter().for_each(|(key, child)| all(child, &path.key(&key.name, child), found));
+            }
+            Kind::Seq(items) => {
+                items.iter().enumerate().for_each(|(at, item)| all(item, &path.item(at, item), found));
+            }
+            Kind::Str(text) if SHOWING.iter().any(|part| text.contains(part)) => found(path, node, text),
+            _ => {}
+        }
+    }
+    let mut known = BTreeSet::new();
+    all(on_disk, &Path::default(), &mut |_, _, text| drop(known.insert(text)));
+    all(arrived, &Path::default(), &mut |path, node, text| {
+        if !known.contains(text) {
+            breaches.push(Breach { key: path.to_string(), span: node.span });
+        }
+    });
+}
+
 /// The names of services that receive secrets in request fields: only the file may define their endpoints.
 pub fn services(tree: &Node) -> BTreeSet<String> {
-    let file = File::of(tree);
+    let file = File::of(tree, Names::All);
     let mut names = BTreeSet::new();
     for (name, service) in &file.services {
         if !service.load.carried.is_empty() {
@@ -62,8 +92,8 @@ pub fn services(tree: &Node) -> BTreeSet<String> {
     names
 }
 
-fn flows(tree: &Node) -> Vec<Flow> {
-    let file = File::of(tree);
+fn flows(tree: &Node, names: Names) -> Vec<Flow> {
+    let file = File::of(tree, names);
     let mut flows = Vec::new();
     for service in file.services.values() {
         let mut to = service.endpoints.clone();
@@ -98,10 +128,10 @@ struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    fn of(tree: &'a Node) -> Self {
+    fn of(tree: &'a Node, names_of: Names) -> Self {
         let root = Path::default();
         let section = |name: &str| tree.entry(name).map(|node| (node, root.key(name, node)));
-        let chains = Chains(section("chains"));
+        let chains = Chains(section("chains"), names_of);
         let mut services = BTreeMap::new();
         if let Some((all, path)) = section("services") {
             for (name, service) in map_entries(all) {
@@ -132,11 +162,18 @@ impl<'a> File<'a> {
                 if route.entry("inherit").is_none_or(|inherit| inherit.kind != Kind::Bool(false)) {
                     load.add(&defaults);
                     let own = route.entry("listeners");
-                    let listeners =
-                        listeners.iter().filter(|(name, _)| own.is_none_or(|own| names(own, name)));
+                    let listeners = listeners
+                        .iter()
+                        .filter(|(name, _)| own.is_none_or(|own| is_empty(own) || names(own, name)));
                     listeners.for_each(|(_, inherited)| load.add(inherited));
                 }
-                leads_to(route, &mut load.names);
+                let mut leads = BTreeSet::new();
+                leads_to(route, &mut leads);
+                // Filters of the route run behind those of its services, and may send on the fields that these set.
+                for service in leads.iter().filter_map(|name| file.services.get(name.as_str())) {
+                    load.carried.extend(service.load.carried.iter().cloned());
+                }
+                load.names.extend(leads);
                 file.routes.push(load);
             }
         }
@@ -175,7 +212,19 @@ impl Load {
 }
 
 /// The section `chains` with its path.
-struct Chains<'a>(Option<(&'a Node, Path)>);
+struct Chains<'a>(Option<(&'a Node, Path)>, Names);
+
+/// The texts of filters that are taken as names of services.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Names {
+    /// All of them.
+    All,
+    /// Those below a key by which a filter calls or chooses a service.
+    Called,
+}
+
+/// Keys by which filters call or choose services.
+const CALLS: &[&str] = &["mirror", "split", "forward_auth", "ext", "service", "services", "upstream"];
 
 impl Chains<'_> {
     /// Reads the filters of a route, a listener, a service or the defaults.
@@ -201,7 +250,7 @@ impl Chains<'_> {
             // Secrets of a service's own filters are already included.
             found.retain(|new| load.carried.iter().all(|known| known.key != new.key));
             load.carried.extend(found);
-            texts(item, &mut load.names);
+            texts(item, self.1 == Names::All, &mut load.names);
         }
     }
 }
@@ -230,15 +279,17 @@ fn carried(node: &Node, path: &Path, found: &mut Vec<Carried>) {
     }
 }
 
-/// Collects every text and key: both may be names of services.
-fn texts(node: &Node, found: &mut BTreeSet<String>) {
+/// Collects texts and keys: both may be names of services. `is_taken`: also those that stand below no key of [`CALLS`].
+fn texts(node: &Node, is_taken: bool, found: &mut BTreeSet<String>) {
     match &node.kind {
         Kind::Map(entries) => entries.iter().for_each(|(key, child)| {
-            found.insert(key.name.clone());
-            texts(child, found);
+            if is_taken {
+                found.insert(key.name.clone());
+            }
+            texts(child, is_taken || CALLS.contains(&key.name.as_str()), found);
         }),
-        Kind::Seq(items) => items.iter().for_each(|item| texts(item, found)),
-        Kind::Str(text) if !text.contains("://") => drop(found.insert(text.clone())),
+        Kind::Seq(items) => items.iter().for_each(|item| texts(item, is_taken, found)),
+        Kind::Str(text) if is_taken && !text.contains("://") => drop(found.insert(text.clone())),
         _ => {}
     }
 }
@@ -272,6 +323,8 @@ fn endpoints_of(service: &Node) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     service.entry("endpoints").into_iter().for_each(|node| urls(node, &mut found));
     found.extend(service.entry("discover").map(|source| format!("{{discover {}}}", whole(source))));
+    let port = service.entry("health").and_then(|health| health.entry("port"));
+    found.extend(port.map(|port| format!("{{health port {}}}", whole(port))));
     found
 }
 
@@ -287,6 +340,11 @@ fn whole(node: &Node) -> String {
         Kind::Seq(items) => format!("[{}]", items.iter().map(whole).collect::<Vec<_>>().join(", ")),
         kind => format!("{kind:?}"),
     }
+}
+
+/// Whether a list names nothing: such a route is served at all listeners.
+fn is_empty(listeners: &Node) -> bool {
+    matches!(&listeners.kind, Kind::Null) || matches!(&listeners.kind, Kind::Seq(items) if items.is_empty())
 }
 
 /// Whether `listeners` of a route (a name or a list) contains this name.

@@ -7,13 +7,16 @@
 use super::guards::{Guard, Guards, Terms, lacking};
 use super::has_guards;
 use super::known::{Known, KnownPlaces};
+use super::paths::changes_path;
 use super::places::Place;
 use super::ways::{Goal, Kind, Way, all_guards, ways};
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::ops::Range;
 use thalweg_filter::Step;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Listener;
+use thalweg_upstream::{Address, Check};
 
 /// Filters that change no request field: a document may use them even on a way with verified fields.
 const HARMLESS: &[&str] = &[
@@ -74,7 +77,7 @@ pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
                 key: key.clone(),
                 why: format!(
                     "the route `{}` leads to {place} at the listener `{listener}`, which has no `access` of those \
-                     where the file leads there; name these under `match.listeners`",
+                     where the file leads there; name these under the `listeners` of the route",
                     way.route.name
                 ),
             }));
@@ -128,7 +131,13 @@ impl Flaw {
         if let Some(guard) = lacks {
             return Some(Self::Lacks(guard));
         }
-        let changes = |step: &&Step| !HARMLESS.contains(&step.name()) && !known.has_step(step.written);
+        if let Some(step) = path_change(way).filter(|step| !known.has_step(step.written)) {
+            return Some(Self::Changes(step.name()));
+        }
+        let is_guard = |step: &Step| step.filter.guards() && known.has_argument(step.written);
+        let changes = |step: &&Step| {
+            !HARMLESS.contains(&step.name()) && !known.has_step(step.written) && !is_guard(step)
+        };
         // Stored responses were requested by routes of the file.
         let is_asked = !known.is_open() && !matches!(way.goal, Goal::Space(_));
         let step = way.steps.iter().find(changes).filter(|_| is_asked)?;
@@ -156,6 +165,17 @@ impl Flaw {
     }
 }
 
+/// A filter that changes the path of requests to a service behind a guard that decides by the path.
+fn path_change<'p>(way: &Way<'p>) -> Option<&'p Step> {
+    let judges = |step: &Step| {
+        let argument = step.filter.argument();
+        let names_path = argument.contains("path") || argument.contains("signed");
+        matches!(step.name(), "ext" | "wasm") || names_path || !step.filter.calls().is_empty()
+    };
+    let at = way.steps.iter().position(|step| step.filter.guards() && judges(step))?;
+    way.steps[at + 1..].iter().find(|step| changes_path(step)).filter(|_| !matches!(way.goal, Goal::Space(_)))
+}
+
 /// Routes with the same match as a protected route of the file.
 fn matches(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     let mut known: HashMap<&str, Vec<Guards>> = HashMap::new();
@@ -177,14 +197,27 @@ fn matches(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     }
 }
 
+/// The same host at the port that health checks ask.
+fn at_port(address: &Address, port: Option<u16>) -> Address {
+    match (address, port) {
+        (Address::Socket(address), Some(port)) => Address::Socket(SocketAddr::new(address.ip(), port)),
+        (Address::Name { host, .. }, Some(port)) => Address::Name { host: host.clone(), port },
+        (address, _) => address.clone(),
+    }
+}
+
 /// Health checks are requests too, and no filter runs before them.
 fn health_checks(alone: &Plan, with: &Plan, known: &KnownPlaces, found: &mut Vec<Bypass>) {
     let of_file: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
     let added = with.services.iter().filter(|service| !of_file.contains(&*service.name));
-    for service in added.filter(|service| service.health.is_some()) {
+    for (service, health) in added.filter_map(|service| Some((service, service.health.as_ref()?))) {
         for endpoint in &service.endpoints {
-            let place = Place::of(&endpoint.address);
-            let guarded = known.at(&place).into_iter().find(|(_, known)| !known.is_open());
+            let place = Place::of(&at_port(&endpoint.address, health.port));
+            let is_closed = |known: &Known| match &health.check {
+                Check::Http { path, .. } => !known.leaves_open(path),
+                Check::Tcp | Check::Grpc { .. } => !known.is_open(),
+            };
+            let guarded = known.at(&place).into_iter().find(|(_, known)| is_closed(known));
             if let Some((place, _)) = guarded {
                 let why = format!(
                     "health checks of the service `{}` ask {place}, which the file reaches through filters alone",

@@ -80,6 +80,8 @@ pub(super) struct Known {
     /// Paths of requests that arrive without a guard, and with one.
     open: Paths,
     guarded: Paths,
+    /// The ways of client requests with guards: their listeners, paths and guards.
+    guarded_ways: Vec<(Vec<String>, Paths, Guards)>,
 }
 
 impl Known {
@@ -89,7 +91,12 @@ impl Known {
                 self.requests.add(way);
                 self.steps.extend(way.steps.iter().filter_map(|step| step.written));
                 match (Paths::of(way), way.guards.is_empty()) {
-                    (paths, false) => self.guarded.add(paths.unwrap_or_else(Paths::all)),
+                    (paths, false) => {
+                        let paths = paths.unwrap_or_else(Paths::all);
+                        let listeners = way.listeners.iter().map(|listener| (*listener).to_owned()).collect();
+                        self.guarded_ways.push((listeners, paths.clone(), way.guards.clone()));
+                        self.guarded.add(paths);
+                    }
                     (Some(paths), true) => self.open.add(paths),
                     // The paths of the requests to the service are not known.
                     (None, true) => {}
@@ -144,6 +151,9 @@ impl Known {
         if let Some(guard) = self.lacked_by(way, Terms::Document).into_iter().next() {
             return Some(guard);
         }
+        if let Some(guard) = self.lacked_where_paths_meet(way) {
+            return Some(guard);
+        }
         let is_free = || match way.kind {
             Kind::Call => self.is_known_call(way) && self.calls.has_open(),
             Kind::Request | Kind::Sealed => {
@@ -156,9 +166,40 @@ impl Known {
         first.filter(|_| self.is_open() && !is_there && !is_free())
     }
 
+    /// A guard that the file has on a way at one of these listeners whose paths a document's way may request, and
+    /// that the document's way lacks. A way whose path is changed may request all paths.
+    fn lacked_where_paths_meet(&self, way: &Way<'_>) -> Option<Guard> {
+        let paths = match way.kind {
+            Kind::Call if self.is_known_call(way) => return None,
+            Kind::Call => Paths::all(),
+            Kind::Request | Kind::Sealed => Paths::of(way).unwrap_or_else(Paths::all),
+        };
+        let is_new = |listener: &str| !self.requests.by_listener.contains_key(listener);
+        let is_here = |listeners: &[String]| {
+            way.listeners.iter().any(|own| is_new(own) || listeners.iter().any(|known| known == own))
+        };
+        let meeting = self
+            .guarded_ways
+            .iter()
+            .filter(|(listeners, known, _)| is_here(listeners) && known.may_meet(&paths));
+        let mut lacks = meeting.flat_map(|(_, _, wanted)| lacking(wanted, &way.guards, Terms::Document));
+        lacks.next().cloned()
+    }
+
+    /// Whether the file lets every client request this path of the place.
+    pub(super) fn leaves_open(&self, path: &str) -> bool {
+        let path = Paths::exact(path);
+        self.open.cover(&path) && !self.guarded.may_meet(&path)
+    }
+
     /// Whether a way to the place has this filter.
     pub(super) fn has_step(&self, written: Option<Written>) -> bool {
         written.is_some_and(|written| self.steps.contains(&written))
+    }
+
+    /// Whether a way to the place has a filter with this argument, under any condition.
+    pub(super) fn has_argument(&self, written: Option<Written>) -> bool {
+        written.is_some_and(|written| self.steps.iter().any(|known| known.argument == written.argument))
     }
 }
 

@@ -3,8 +3,16 @@
 
 use super::ways::Way;
 use std::collections::BTreeSet;
-use thalweg_filter::Moves;
+use thalweg_filter::{Moves, Step};
 use thalweg_route::PathPattern;
+
+/// Filters that may change the path of a request. All of `rewrite` counts, since its parts are not told apart here.
+const CHANGE_PATH: &[&str] = &["ext", "rewrite", "strip_prefix", "wasm"];
+
+/// Whether a filter may change the path of a request.
+pub(super) fn changes_path(step: &Step) -> bool {
+    CHANGE_PATH.contains(&step.name()) || step.filter.moves() == Moves::Request
+}
 
 /// The part of the paths at and below a prefix.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -24,7 +32,12 @@ pub(super) struct Paths(BTreeSet<(String, Extent)>);
 impl Paths {
     /// The paths of the requests to the service of a way; `None`: a filter changes them.
     pub(super) fn of(way: &Way<'_>) -> Option<Self> {
-        if way.steps.iter().any(|step| step.filter.moves() == Moves::Request) {
+        if way.steps.iter().any(changes_path) {
+            return None;
+        }
+        // An endpoint may cut a parameter, or read an encoded slash as a slash (decision 0005).
+        let has_readings = |text: &str| [";", "%2F", "%5C"].iter().any(|part| text.contains(part));
+        if way.route.patterns.iter().any(|pattern| has_readings(&pattern.to_string())) {
             return None;
         }
         let all = way.route.patterns.iter().map(|pattern| match pattern {
@@ -39,6 +52,12 @@ impl Paths {
         });
         let all: BTreeSet<_> = all.collect();
         Some(if all.is_empty() { Self::all() } else { Self(all) })
+    }
+
+    /// One path, without its query.
+    pub(super) fn exact(path: &str) -> Self {
+        let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
+        Self([(path.to_owned(), Extent::Exact)].into())
     }
 
     /// Every path.

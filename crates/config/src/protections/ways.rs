@@ -98,9 +98,15 @@ pub(super) fn all_guards(plan: &Plan, (at, route): (usize, &Route)) -> Vec<Guard
     let mut all = Vec::new();
     for (_, number) in sides(plan, (at, route)) {
         let chains = services.iter().map(|service| route.chain(number, *service));
-        all.extend(chains.filter(|chain| !responds(chain)).map(|chain| guards(chain.steps())));
+        all.extend(chains.filter(|chain| !responds(chain)).map(|chain| guards(before_files(chain.steps()))));
     }
     all
+}
+
+/// The filters before the first one that may answer with a file: a guard behind it does not protect the file.
+fn before_files(steps: &[Step]) -> &[Step] {
+    let answers = |step: &Step| matches!(step.name(), "files" | "respond");
+    &steps[..steps.iter().position(answers).unwrap_or(steps.len())]
 }
 
 /// Whether every client gets the same response.

@@ -55,7 +55,7 @@ use thalweg_discovery::{Followed, Followers, Registrations, Update};
 use thalweg_net::inherited::{Inherited, InheritedSocket};
 use thalweg_net::machine;
 use thalweg_observe::{Destination, Format, LogOptions, LogWriter, Registry};
-use thalweg_proxy::plan::{Banned, Barred, CachePlan, DiskPlan, Limits, ListenAddress};
+use thalweg_proxy::plan::{Banned, Barred, CachePlan, DiskPlan, Limits, ListenAddress, OwnAddresses};
 use thalweg_proxy::{Allowance, Budget, Plan, WorkerPool, WorkerPoolOptions, bind_listeners};
 use thalweg_upstream::{AdaptiveLimits, Notifier};
 use tokio::sync::{Notify, mpsc};
@@ -145,6 +145,11 @@ async fn start_beside(
     let state = loaded.settings.state.clone().unwrap_or_else(default_state_directory);
     begin_as(supervisor.as_deref(), &loaded.settings)?;
     let place = admin_place(&options, (&loaded.settings, &state), loaded.plan.cache.disk.as_ref())?;
+    // Sources are asked before the admin API has its address; what is written holds until then.
+    let written = OwnAddresses::written(&loaded.plan);
+    thalweg_client::keep_off(move |address, is_named| {
+        written.bars_call(address, is_named).map(Barred::as_str)
+    });
     let waits_until = Instant::now() + FIRST_SETS;
     let kept_sources = KeptSources::open(loaded.settings.state.as_deref(), SystemTime::now());
     let (loaded, route_sources, documents) =
