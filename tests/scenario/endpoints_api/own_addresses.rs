@@ -109,6 +109,27 @@ fn the_endpoints_api_adds_nothing_that_is_the_process_itself() {
 }
 
 #[test]
+fn an_endpoint_behind_a_guard_is_added_to_no_service_without_it() {
+    let _watchdog = watchdog("an_endpoint_behind_a_guard_is_added_to_no_service_without_it");
+    let (open, hidden) = (Upstream::saying("open"), Upstream::saying("hidden"));
+    let route = format!(
+        "routes: [ {{ name: hidden, match: {{ path: /hidden/* }}, filters: [ {{ auth: {{ network: 192.0.2.1 }} }} ], \
+         to: [ \"{}\" ] }}, ",
+        hidden.url()
+    );
+    let text = config(&[&open.url()], "").replace("routes: [ ", &route);
+    assert!(text.contains("name: hidden"), "{text}");
+    let proxy = Proxy::start(&text);
+    let admin = Admin::of(&proxy);
+    for url in [hidden.url(), hidden.url().replace("127.0.0.1", "localhost")] {
+        let answer = admin.call("POST", ENDPOINTS, &json!({ "url": url }).to_string());
+        assert_eq!(answer.status(), 403, "{url}: {}", answer.text());
+        assert!(answer.text().contains("`auth`"), "{}", answer.text());
+    }
+    assert_eq!(urls(&admin), [open.url()]);
+}
+
+#[test]
 fn an_address_of_the_machine_is_the_process_itself_where_it_listens_on_every_address() {
     let name = "an_address_of_the_machine_is_the_process_itself_where_it_listens_on_every_address";
     let _watchdog = watchdog(name);

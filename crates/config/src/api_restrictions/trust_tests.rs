@@ -147,6 +147,7 @@ fn a_secret_in_a_field_is_sent_to_no_other_endpoint() {
         ("ext: { service: judge }", "mirror: c", &[own]),
         ("to: c }", "to: c, filters: [ { chain: keys } ] }", &[chain]),
         ("name: free, listeners: [ other ]", "name: free", &[site]),
+        ("name: free, listeners: [ other ]", "name: free, listeners: [ ]", &[site]),
         (
             "a: { endpoints: [ { url: \"http://10.0.0.1\", weight: 1 } ] }",
             "a: { discover: { dns: { name: evil, port: 80 } } }",

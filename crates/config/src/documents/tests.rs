@@ -453,8 +453,89 @@ fn a_document_sends_to_a_service_what_the_file_sends_there_without_a_guard() {
         "path: /shop/* }, filters: [ { strip_prefix: /shop } ], to: app",
         "path: /shop/* }, filters: [ { rewrite: { prefix: { from: /shop, to: /admin } } } ], to: y",
         "path: /shop/* }, filters: [ { mirror: app } ], to: y",
+        "path: /shop/* }, filters: [ { rewrite: { path: /admin/x } } ], to: y",
+        "path: /shop/* }, filters: [ { rewrite: { regex: { match: '/shop/(.*)', to: '/admin/$1' } } } ], to: y",
+        "host: b.test, path: '/shop;x/*' }, to: app",
+        "host: b.test, path: '/shop%2Fx' }, to: app",
     ] {
         assert!(told(rest).contains("has no `auth` of the file"), "{rest}: {}", told(rest));
+    }
+}
+
+/// Why `text` does not run beside `file`.
+fn told(file: &str, text: &str) -> String {
+    let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
+    let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
+    let offer = Offer { source: "etcd".into(), documents, good, refused };
+    flaws(&with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None)))
+}
+
+/// A weaker guard of the file opens only the paths that it opens in the file.
+#[test]
+fn a_document_needs_the_guards_of_every_path_that_it_may_request() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                chains: { users: [ { auth: { network: 127.0.0.0/8 } } ], admins: [ { auth: { network: 10.0.0.0/8 } } ] }\n\
+                services: { app: { endpoints: ['http://10.0.0.1:1'] } }\n\
+                routes:\n\
+                - { name: admin, match: { host: a.test, path: /admin/* }, filters: [ { chain: admins } ], to: app }\n\
+                - { name: rest, match: { host: a.test, path: /shop/* }, filters: [ { chain: users } ], to: app }\n";
+    let route = |rest: &str| told(file, &format!("routes: [ {{ name: x, match: {{ {rest}, to: app }} ]"));
+    for rest in [
+        "host: b.test, path: /shop/* }, filters: [ { chain: users } ]",
+        "host: b.test, path: /admin/* }, filters: [ { chain: admins } ]",
+        "host: b.test }, filters: [ { chain: users }, { chain: admins }, { strip_prefix: /x } ]",
+    ] {
+        assert_eq!(route(rest), "", "{rest}");
+    }
+    for rest in [
+        "host: a.test, path: /admin/x }, filters: [ { chain: users } ]",
+        "host: b.test, path: /admin/* }, filters: [ { chain: users } ]",
+        "host: b.test, path: /shop/* }, filters: [ { chain: users }, { rewrite: { path: /admin/x } } ]",
+    ] {
+        assert!(route(rest).contains("has no `auth` of the file"), "{rest}: {}", route(rest));
+    }
+}
+
+/// The guard would see another path than the service.
+#[test]
+fn a_document_changes_no_path_behind_a_guard_that_decides_by_it() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                chains: { pathy: [ { access: { deny: [ { path: /internal/* } ] } } ], \
+                staff: [ { auth: { network: 10.0.0.0/8 } } ] }\n\
+                services: { app: { endpoints: ['http://10.0.0.1:1'] }, b: { endpoints: ['http://10.0.0.2:1'] } }\n\
+                routes:\n\
+                - { name: app, match: { host: a.test }, filters: [ { chain: pathy } ], to: app }\n\
+                - { name: b, match: { host: b.test }, filters: [ { chain: staff } ], to: b }\n";
+    let route =
+        |rest: &str| told(file, &format!("routes: [ {{ name: x, match: {{ path: /x/* }}, {rest} }} ]"));
+    assert_eq!(route("filters: [ { chain: pathy } ], to: app"), "");
+    assert_eq!(route("filters: [ { chain: staff }, { strip_prefix: /x } ], to: b"), "");
+    for rest in ["{ strip_prefix: /x }", "{ rewrite: { path: /internal/x } }"] {
+        let why = route(&format!("filters: [ {{ chain: pathy }}, {rest} ], to: app"));
+        assert!(why.contains("may change what filters of the file have verified"), "{rest}: {why}");
+    }
+}
+
+/// Checks ask their own port, and a path that the file may guard.
+#[test]
+fn health_checks_of_a_document_ask_only_paths_that_the_file_leaves_open() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                services: { app: { endpoints: ['http://10.0.0.1:1'] } }\n\
+                routes:\n\
+                - { name: admin, match: { path: /admin/* }, filters: [ { auth: { network: 10.0.0.0/8 } } ], to: app }\n\
+                - { name: shop, match: { path: /shop/* }, to: app }\n";
+    let service = |port: u16, health: &str| {
+        let text = format!(
+            "services: {{ y: {{ endpoints: ['http://10.0.0.1:{port}'], health: {{ {health} }} }} }}\n\
+             routes: [ {{ name: y, match: {{ host: y.test, path: /shop/y }}, to: y }} ]"
+        );
+        told(file, &text)
+    };
+    assert_eq!(service(1, "path: /shop/ok"), "");
+    assert_eq!(service(2, "path: /admin/x"), "");
+    for (port, health) in [(1, "path: /admin/x"), (2, "path: /admin/x, port: 1"), (1, "path: '/other?x=1'")] {
+        let why = service(port, health);
+        assert!(why.contains("health checks of the service `y`"), "{port} {health}: {why}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! The data plane does not connect to them either; this check tells the sender the reason.
 
 use super::admin::Shared;
+use super::base::Base;
 use super::configuration::tree;
 use super::origin::Origin;
 use super::reload_result::TOLD;
@@ -11,9 +12,10 @@ use std::sync::Arc;
 use thalweg_admin::Refusal;
 use thalweg_config::check_text;
 use thalweg_config::own_addresses::{OwnAddress, WrittenAddress, arrived_addresses, written_addresses};
+use thalweg_config::protections::lost;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::OwnAddresses;
-use thalweg_upstream::{Address, Service};
+use thalweg_upstream::{Address, Endpoint, EndpointLimits, Labels, Mode, Service};
 
 impl Shared {
     /// Refuses an endpoint for a service, unless the service as `written` in the configuration already has it.
@@ -43,6 +45,29 @@ impl Shared {
                 detail: format!("only the file on disk may name `{url}`: it is {barred}"),
             }),
         }
+    }
+
+    /// Refuses an endpoint that the file leads to through filters, where a way to this service lacks one of them.
+    pub(super) fn check_protections(
+        base: &Base,
+        position: usize,
+        (url, address): (&Arc<str>, &Address),
+    ) -> Result<(), Refusal> {
+        let mut after = Plan::clone(base);
+        let Some(service) = after.services.get_mut(position) else { return Ok(()) };
+        let (weight, tier, mode, is_added) = (1, 0, Mode::Ready, true);
+        let (labels, limits) = (Labels::default(), EndpointLimits::default());
+        let (url, address) = (url.clone(), address.clone());
+        let endpoint = Endpoint { url, address, weight, tier, mode, labels, limits, is_added };
+        Arc::make_mut(service).endpoints.push(endpoint);
+        let lost = lost(base, &after);
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> = lost.iter().take(TOLD).map(ToString::to_string).collect();
+        let keys = lost.into_iter().map(|lost| lost.key).collect();
+        let detail = format!("only the file on disk may take protections away: {}", told.join("; "));
+        Err(Refusal::Unprotected { keys, detail })
     }
 
     /// Refuses a configuration with such addresses that the file on disk does not name.
