@@ -214,7 +214,8 @@ impl PathChange {
             Self::Template(template) => {
                 let mut out = Vec::new();
                 template.render(&cx.values(), Escape::Url, &mut out);
-                Some(out)
+                // A value of the client must not leave its place: an empty path is refused as broken.
+                Some(if out.split(|byte| *byte == b'/').any(is_dots) { Vec::new() } else { out })
             }
             Self::Regex { regex, to, .. } => {
                 let made_of = |path: &[u8]| regex.matches(path).then(|| replaced(regex, to, path));
@@ -223,6 +224,15 @@ impl PathChange {
             }
         }
     }
+}
+
+/// Whether a segment is `.` or `..`, escaped or not.
+fn is_dots(segment: &[u8]) -> bool {
+    let (mut rest, mut count) = (segment, 0);
+    while let [b'.', behind @ ..] | [b'%', b'2', b'e' | b'E', behind @ ..] = rest {
+        (rest, count) = (behind, count + 1);
+    }
+    rest.is_empty() && matches!(count, 1 | 2)
 }
 
 /// The replacement for a path that the expression matches.
@@ -477,8 +487,15 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_outside_stays_below_the_root_and_in_the_path() {
-        assert_eq!(rewritten(r#""/a/b/{header.x-v}""#, "/", None).unwrap(), "/etc%3Fx=1%23y%20z");
+    fn values_of_the_client_stay_in_their_place_of_the_path() {
+        assert!(rewritten(r#""/a/b/{header.x-v}""#, "/", None).is_err(), "`..` of a value");
+        for query in ["id=../x", "id=..%2fx", "id=%2e%2e/x", "id=a/%2E.", "id=."] {
+            assert!(rewritten(r#""/a/{query.id}""#, "/", Some(query)).is_err(), "{query}");
+        }
+        assert_eq!(
+            rewritten(r#""/a/{query.id}""#, "/", Some("id=..x#y z")).unwrap(),
+            "/a/..x%23y%20z?id=..x#y z"
+        );
         assert!(rewritten(r#"{"host": "{header.x-v}"}"#, "/", None).is_err());
         assert!(rewritten(r#""{path.9}""#, "/", None).is_err(), "an empty path");
     }
