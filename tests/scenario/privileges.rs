@@ -28,7 +28,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        println!("skipped: only root can start a proxy that becomes another user");
+        eprintln!("skipped: only root can start a proxy that becomes another user");
     }
     is_root
 }

@@ -79,6 +79,9 @@ pub(crate) enum Precondition {
     Required,
 }
 
+/// Reads a body and checks it.
+pub(crate) type ReadBody = fn(&[u8]) -> Result<(), Problem>;
+
 /// What a body holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Content {
@@ -87,7 +90,7 @@ pub(crate) struct Content {
     /// Its schema.
     pub(crate) schema: fn(&mut SchemaGenerator) -> Schema,
     /// Reads and checks it as the handler does; `None`: an answer, or a body that only the running proxy can read.
-    pub(crate) read: Option<fn(&[u8]) -> Result<(), Problem>>,
+    pub(crate) read: Option<ReadBody>,
 }
 
 /// JSON of a type.

@@ -79,7 +79,9 @@ pub struct EndpointSets {
 
 /// The check whether an endpoint may not use an address.
 #[derive(Clone)]
-struct Barred(Arc<dyn Fn(&Endpoint, &PeerAddress) -> bool + Send + Sync>);
+struct Barred(Arc<Bars>);
+
+type Bars = dyn Fn(&Endpoint, &PeerAddress) -> bool + Send + Sync;
 
 impl fmt::Debug for Barred {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -155,14 +155,12 @@ fn a_new_listener_needs_an_access_that_the_others_have() {
 
 /// The service `a` behind `auth`, with additions.
 fn guarded(more: &str) -> String {
-    format!(
-        "chains: {{ safe: [ AUTH ] }}\n\
-         services: {{ a: {{ endpoints: 'http://127.0.0.1:1' }}, b: {{ endpoints: 'http://10.0.0.2:1' }}, SERVICES }}\n\
-         routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {{ chain: safe }} ], to: a }}, \
-         {{ name: b, match: {{ host: b.test }}, to: b }}, ROUTES ]"
-    )
-    .replace("ROUTES", more)
-    .replace(", SERVICES", "")
+    "chains: { safe: [ AUTH ] }\n\
+     services: { a: { endpoints: 'http://127.0.0.1:1' }, b: { endpoints: 'http://10.0.0.2:1' }, SERVICES }\n\
+     routes: [ { name: a, match: { host: a.test }, filters: [ { chain: safe } ], to: a }, \
+     { name: b, match: { host: b.test }, to: b }, ROUTES ]"
+        .replace("ROUTES", more)
+        .replace(", SERVICES", "")
 }
 
 #[test]

@@ -13,10 +13,13 @@ use tokio::sync::mpsc;
 /// Most endpoints whose notice is remembered; beyond that, notices are repeated.
 const TOLD: usize = 1024;
 
+/// Services with the addresses that were reported for them.
+type Reported = HashSet<(Arc<str>, PeerAddress)>;
+
 /// Sends each notice once.
 pub(crate) struct KeepOff {
     notices: mpsc::Sender<Notice>,
-    told: Arc<Mutex<HashSet<(Arc<str>, PeerAddress)>>>,
+    told: Arc<Mutex<Reported>>,
 }
 
 impl fmt::Debug for KeepOff {

@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// Refuses an endpoint that the file leads to through filters, where a way to this service lacks one of them.
-    pub(super) fn check_protections(
+    pub(super) fn check_ways(
         base: &Base,
         position: usize,
         (url, address): (&Arc<str>, &Address),
