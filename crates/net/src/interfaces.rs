@@ -1,8 +1,8 @@
 //! The addresses of this machine's interfaces.
 //!
 //! Needed to recognise connections to the process itself when it listens on the unspecified address. The list is
-//! cached for [`KEPT`], so that thousands of endpoints cost one read. If the system call fails, each address is
-//! tested with a bind.
+//! cached for one second (`KEPT`), so that thousands of endpoints cost one read. If the system call fails, each
+//! address is tested with a bind.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
