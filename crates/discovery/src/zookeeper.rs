@@ -1,6 +1,6 @@
 //! `discover: { zookeeper: { path: /services/checkout } }`: children of a node of ZooKeeper, each one instance.
 //!
-//! All services of the same servers share one session. What is asked and what answers mean, `Session` knows; here are
+//! All services of the same servers share one session. `Session` writes requests and reads answers; this file holds
 //! the connection, its beginning and its pings. A session that is over, or a connection that breaks, is begun anew, at
 //! the next server.
 

@@ -145,7 +145,7 @@ async fn start_beside(
     let state = loaded.settings.state.clone().unwrap_or_else(default_state_directory);
     begin_as(supervisor.as_deref(), &loaded.settings)?;
     let place = admin_place(&options, (&loaded.settings, &state), loaded.plan.cache.disk.as_ref())?;
-    // Sources are asked before the admin API has its address; what is written holds until then.
+    // Sources are queried before the admin API is bound: until then the written addresses are kept off.
     let written = OwnAddresses::written(&loaded.plan);
     thalweg_client::keep_off(move |address, is_named| {
         written.bars_call(address, is_named).map(Barred::as_str)
