@@ -84,7 +84,7 @@ const REVIEWED: &[(&str, &str)] = &[
     ("Oidc.access_token", "a switch; tokens themselves are never in the configuration"),
     ("OnDemand.allow", "host names; `ask`, which decides about them, is marked"),
     ("RateLimit.key", "what requests are counted by"),
-    ("RateLimit.max_keys", "a number"),
+    ("RateLimit.max_keys", "a number of entries"),
     (
         "Route.allow_encoded",
         "what paths may hold on their way to the service, which the write token may choose",
