@@ -43,7 +43,7 @@ pub fn parse(bytes: &[u8]) -> Result<Networks, ListError> {
         if text.is_empty() {
             continue;
         }
-        let read = std::str::from_utf8(text).map_err(|_| "is no text").and_then(network);
+        let read = std::str::from_utf8(text).map_err(|_| "is not text").and_then(network);
         networks.push(read.map_err(|what| wrong(what.to_owned()))?);
         if networks.len() > NETWORKS {
             return Err(wrong(format!("there are more than {NETWORKS} networks")));
@@ -68,9 +68,9 @@ mod tests {
     #[test]
     fn the_first_wrong_line_is_named() {
         for (text, line, part) in [
-            (&b"10.0.0.0/8\n10.0.0.0/\n"[..], 2, "is no network"),
+            (&b"10.0.0.0/8\n10.0.0.0/\n"[..], 2, "is not a network"),
             (b"10.0.0.1/8", 1, "bits set behind"),
-            (b"10.0.0.0/8\n\n\xff\xfe", 3, "is no text"),
+            (b"10.0.0.0/8\n\n\xff\xfe", 3, "is not text"),
             (b"10.0.0.0/8 extra", 1, "no network"),
             (b"<html>\x1b[2J", 1, "no network"),
             (b"{\"a\": 1}", 1, "no network"),

@@ -135,7 +135,7 @@ pub fn network(text: &str) -> Result<IpNet, &'static str> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(canonical(address.into()));
     }
-    let network: IpNet = text.parse().map_err(|_| "is no network and no address")?;
+    let network: IpNet = text.parse().map_err(|_| "is neither a network nor an address")?;
     match network.trunc() == network {
         true => Ok(canonical(network)),
         false => Err("has bits set behind its prefix"),

@@ -382,7 +382,7 @@ fn present_whole<'de, T: TryFrom<u64>, D: Deserializer<'de>>(deserializer: D) ->
     whole(deserializer).map(Some)
 }
 
-/// The same for a word: serde_json takes whatever is no text in the place of one for broken syntax.
+/// The same for a word: serde_json reports a value of another type in its place as a syntax error.
 fn word<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(String::deserialize(deserializer)?.into_deserializer()).map(Some)
 }

@@ -135,7 +135,7 @@ pub trait Control: Send + Sync + 'static {
     /// Puts a network into a list; at once, everywhere.
     ///
     /// # Errors
-    /// An unknown list, what is no network (field `network`), or a list that is full.
+    /// An unknown list, a text that is not a network (field `network`), or a list that is full.
     fn add_address(&self, list: &str, new: NewAddress) -> Result<AddressChanged, Refusal>;
 
     /// Takes a network out of a list.

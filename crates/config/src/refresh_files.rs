@@ -43,7 +43,7 @@ pub fn revoked(path: &Path) -> Result<Revoked, String> {
 
 /// The same of its bytes.
 pub(crate) fn revoked_in(bytes: &[u8]) -> Result<Revoked, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "the file of revoked labels is no text")?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "the file of revoked labels is not text")?;
     let label = |line: &'_ str| {
         let label = line.split('#').next().unwrap_or_default().trim();
         label.split('.').next().unwrap_or_default().to_owned()

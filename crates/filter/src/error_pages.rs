@@ -77,7 +77,7 @@ impl PageTextSpec {
 /// The text of a file, with placeholders.
 pub(crate) fn template_of(file: &str, files: &dyn ConfigFiles) -> Result<Template, String> {
     let bytes = files.read(file, FILE_LENGTH)?;
-    let text = str::from_utf8(&bytes).map_err(|_| format!("the file `{file}` is no text in UTF-8"))?;
+    let text = str::from_utf8(&bytes).map_err(|_| format!("the file `{file}` is not text in UTF-8"))?;
     Template::parse_file(text).map_err(|error| format!("the file `{file}`: {error}"))
 }
 

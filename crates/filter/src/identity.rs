@@ -23,7 +23,7 @@ impl Identity {
     }
 
     /// A claim as text; `a.b` is the member `b` of the claim `a`, unless a claim has that name. `None`: there is none,
-    /// or it is no text, number or truth value. Lists of texts are joined by spaces.
+    /// or it is not a text, number or truth value. Lists of texts are joined by spaces.
     pub fn claim(&self, name: &str) -> Option<Cow<'_, str>> {
         text(self.value(name)?)
     }

@@ -72,7 +72,7 @@ fn network(text: &str) -> Result<IpNet, String> {
     let address = text.parse::<IpAddr>().map(IpNet::from);
     text.parse().or(address).map_err(|_| {
         format!(
-            "`{text}` is no network; write an address with the length of its prefix, such as `10.0.0.0/8`"
+            "`{text}` is not a network; write an address with the length of its prefix, such as `10.0.0.0/8`"
         )
     })
 }

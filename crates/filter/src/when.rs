@@ -244,7 +244,7 @@ impl WhenSpec {
         for client in list(self.client.as_ref()) {
             let network = client.parse().or_else(|_| client.parse::<IpAddr>().map(IpNet::from));
             when.clients.push(network.map_err(|_| {
-                format!("`{client}` is no network; write an address, or one as `10.0.0.0/8`")
+                format!("`{client}` is not a network; write an address, or one as `10.0.0.0/8`")
             })?);
             words.push(client.clone());
         }

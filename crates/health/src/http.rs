@@ -159,7 +159,7 @@ async fn read(body: &mut Incoming) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// Reads what is left, if it is little and comes soon; what comes of it does not matter any more.
+/// Reads the rest of a response that is short and arrives soon. An error no longer changes the result of the check.
 /// It ends no later than `deadline`: at the same moment the inner timeout is heard first.
 async fn say_goodbye(body: &mut Incoming, deadline: Instant) {
     if !body.is_end_stream() {

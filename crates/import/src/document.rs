@@ -122,7 +122,7 @@ pub(crate) fn documents(text: &str, file: &str) -> Result<Vec<Node>, ImportError
             Some(Open { content: Content::List(list), .. }) => list.push(finished),
             Some(Open { content: Content::Map(entries), key, .. }) => {
                 let Some((key, place)) = key.take() else {
-                    return Err(ImportError::new(&finished.place, "a key is no text"));
+                    return Err(ImportError::new(&finished.place, "a key is not text"));
                 };
                 entries.push((key, Node { place, ..finished }));
             }

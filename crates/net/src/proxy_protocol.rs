@@ -157,7 +157,7 @@ where
     let (source, destination) = (ip()?, ip()?);
     let mut port = || next().and_then(read_port).ok_or("no port from 0 to 65535");
     let (source_port, destination_port) = (port()?, port()?);
-    // Also what is no text.
+    // Also bytes that are not text.
     if words.next().is_some() {
         return Err("more than two addresses and two ports");
     }

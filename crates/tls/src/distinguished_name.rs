@@ -1,7 +1,7 @@
-//! Distinguished names as text that can be read in one way only (RFC 4514), whatever an issuer has put into them.
+//! Distinguished names as unambiguous text (RFC 4514), for every name that an issuer can write.
 //!
-//! Programs behind the proxy decide by these texts who somebody is. What is not plain ASCII is therefore escaped, and
-//! what is not text at all, or of a type without a name, is written as the bytes that it is.
+//! Applications behind the proxy identify clients by these texts. Characters outside plain ASCII are therefore
+//! escaped, and values that are not text, or of a type without a name, are written as hexadecimal bytes.
 
 use x509_parser::asn1_rs::{Any, Tag, ToDer};
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};

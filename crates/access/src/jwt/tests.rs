@@ -327,8 +327,8 @@ fn hostile_claims() -> Vec<Hostile> {
         ("a list of issuers", with_claims(|it| it["iss"] = json!(["https://id.test"])), Flaw::Type("iss")),
         ("another audience", with_claims(|it| it["aud"] = "apis".into()), Flaw::Audience),
         ("no audience", with_claims(|it| it["aud"] = json!([])), Flaw::Audience),
-        ("an audience that is no text", with_claims(|it| it["aud"] = json!(["api", 1])), Flaw::Type("aud")),
-        ("a subject that is no text", with_claims(|it| it["sub"] = json!({ "a": 1 })), Flaw::Type("sub")),
+        ("an audience that is not text", with_claims(|it| it["aud"] = json!(["api", 1])), Flaw::Type("aud")),
+        ("a subject that is not text", with_claims(|it| it["sub"] = json!({ "a": 1 })), Flaw::Type("sub")),
     ]
 }
 

@@ -368,7 +368,7 @@ fn token(answer: &Map<String, Value>, name: &str) -> Result<Option<String>, Fail
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.len() <= TOKEN => Ok(Some(text.clone())),
         Some(_) => {
-            Err(Failure::Unavailable(format!("the provider's `{name}` is no text, or longer than 8 KiB")))
+            Err(Failure::Unavailable(format!("the provider's `{name}` is not text, or longer than 8 KiB")))
         }
     }
 }

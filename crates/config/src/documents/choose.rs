@@ -246,7 +246,7 @@ mod tests {
         let newest = set(&[("b", "2")]);
         let Chosen { set: chosen, left_out: flaws, tried, .. } =
             choose(&newest, &good, &mut attempt).unwrap();
-        assert!(tried.is_empty(), "it is no text that could be known again");
+        assert!(tried.is_empty(), "it is not text that could be known again");
         assert_eq!(chosen, set(&[("a", "needed"), ("b", "2")]));
         assert_eq!(flaws.len(), 1);
         assert!(choose(&Set::new(), &Set::new(), &mut attempt).is_none());

@@ -1,4 +1,4 @@
-//! What tells the filters of a configuration from others: digests of what is written of each.
+//! Digests of written filters, by which two configurations are compared.
 //!
 //! Made of the tree when it is read, after `${…}` has been filled in, and put into the steps of the plan
 //! ([`thalweg_filter::Written`]), where `protections` compares guards of two configurations. Digests are keyed with

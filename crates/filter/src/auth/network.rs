@@ -26,7 +26,7 @@ impl KnownNetworksSpec {
         let networks = written.iter().map(|text| {
             let address = text.parse::<IpAddr>().map(IpNet::from);
             text.parse().or(address).map_err(|_| {
-                format!("`{text}` is no network; write an address with the length of its prefix, such as `10.0.0.0/8`")
+                format!("`{text}` is not a network; write an address with the length of its prefix, such as `10.0.0.0/8`")
             })
         });
         Ok(Arc::new(Network(networks.collect::<Result<_, _>>()?)))

@@ -260,7 +260,7 @@ impl OidcProviderSpec {
         let secret =
             self.client_secret.as_ref().map(|secret| secret.read(files)).transpose().map_err(fail)?;
         let secret = secret.map(String::from_utf8).transpose();
-        let secret = secret.map_err(|_| fail("`client_secret` is no text".into()))?;
+        let secret = secret.map_err(|_| fail("`client_secret` is not text".into()))?;
         let ca = self.ca.as_deref().map(|file| files.read(file, FILE)).transpose().map_err(fail)?;
         let times = times(self.refresh.as_deref(), self.stale.as_deref()).map_err(fail)?;
         let client = Client {

@@ -34,8 +34,8 @@ pub(crate) struct SignedUrlSpec {
     /// Parameters of the query that are signed too. Others may be changed by whoever has the link.
     #[schemars(extend("x-default-words" = "none", "maxItems" = PARAMETERS))]
     parameters: Vec<String>,
-    /// What is signed in place of the route's name. Routes with the same scope take each other's links, for the same
-    /// host.
+    /// The text that a link signs with its path, by default the name of the route. Routes with equal scopes accept
+    /// each other's links for the same host.
     #[schemars(extend("x-default-words" = "the name of the route"))]
     scope: Option<String>,
     /// Whether the method is signed: without, a link is good for GET and HEAD.

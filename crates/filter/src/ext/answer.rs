@@ -179,7 +179,7 @@ impl Room {
             let one = std::slice::from_ref(value);
             for value in value.as_array().map_or(one, Vec::as_slice) {
                 let Some(value) = value.as_str() else {
-                    return Err(printable(&format!("its answer has `{name}`, whose value is no text")));
+                    return Err(printable(&format!("its answer has `{name}`, whose value is not text")));
                 };
                 self.take(name, value)?;
                 pairs.push((name.as_str().into(), value.into()));

@@ -125,7 +125,7 @@ impl StoreSpec {
             return Err("`ca` is for TLS: write `rediss://` in `url`".into());
         }
         let text = |what: &str, bytes: Vec<u8>| {
-            String::from_utf8(bytes).map_err(|_| format!("the {what} of the store is no text"))
+            String::from_utf8(bytes).map_err(|_| format!("the {what} of the store is not text"))
         };
         let password =
             spec.password.as_ref().map(|secret| text("password", secret.read(files)?)).transpose()?;

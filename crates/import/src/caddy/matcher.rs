@@ -121,7 +121,7 @@ fn single(line: &Directive) -> Result<Condition, String> {
                     arg => condition
                         .rest
                         .client
-                        .push(network(arg).ok_or_else(|| format!("`{arg}` is no network"))?.to_string()),
+                        .push(network(arg).ok_or_else(|| format!("`{arg}` is not a network"))?.to_string()),
                 }
             }
         }

@@ -56,7 +56,7 @@ impl Asked<'_> {
             "src" => {
                 let found = values
                     .iter()
-                    .map(|value| network(value).ok_or_else(|| format!("`{value}` is no network")));
+                    .map(|value| network(value).ok_or_else(|| format!("`{value}` is not a network")));
                 (Test::Client(found.collect::<Result<_, _>>()?), None)
             }
             "path" | "path_and_query" | "pathq" | "url" | "base" => self.paths()?,

@@ -57,7 +57,7 @@ pub(super) fn condition(call: &Call) -> Result<(Condition, &'static str), String
         }
         "RemoteAddr" | "XForwardedRemoteAddr" => {
             for source in call.list("sources") {
-                let known = network(&source).ok_or_else(|| format!("`{source}` is no network"))?;
+                let known = network(&source).ok_or_else(|| format!("`{source}` is not a network"))?;
                 condition.rest.client.push(known.to_string());
             }
             about = "clients are seen through `trusted_proxies`";

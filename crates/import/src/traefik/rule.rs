@@ -252,7 +252,7 @@ impl Parser<'_> {
             }
             "ClientIP" => {
                 let client =
-                    network_list(args).ok_or_else(|| format!("`{}` is no network", args.join(", ")))?;
+                    network_list(args).ok_or_else(|| format!("`{}` is not a network", args.join(", ")))?;
                 Ok(Tree::Is(Box::new(Condition { client, ..Condition::default() })))
             }
             // The name of the host is no field to Traefik: nothing fits.

@@ -177,7 +177,7 @@ fn parse_network(text: &str, network: &str, bracketed: bool) -> Result<IpNet, St
     let parsed = network.parse::<IpNet>().ok().or_else(|| network.parse::<IpAddr>().ok().map(IpNet::from));
     let Some(parsed) = parsed else {
         return Err(format!(
-            "`{network}` is no network (`{text}`); write for example `10.0.0.0/8` or `10.0.0.1`"
+            "`{network}` is not a network (`{text}`); write for example `10.0.0.0/8` or `10.0.0.1`"
         ));
     };
     match (parsed, bracketed) {

@@ -105,7 +105,7 @@ fn signed(args: &SignUrlArgs) -> Result<String, String> {
             text.lines().next().unwrap_or_default().to_owned()
         }
         (None, Some(name)) => {
-            std::env::var(name).map_err(|_| format!("the variable `{name}` is not set, or is no text"))?
+            std::env::var(name).map_err(|_| format!("the variable `{name}` is not set, or is not text"))?
         }
         (None, None) => return Err("no key; write --key-file or --key-env".into()),
     };

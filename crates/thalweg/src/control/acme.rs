@@ -1,5 +1,4 @@
-//! Certificates that authorities issue: what the plan asks for is given to the crate that asks, and what comes of it is
-//! told.
+//! ACME certificates: hands what the plan orders to the ACME client and reports the outcome.
 
 use super::config_events::event;
 use crate::operator_log::{info, warn};

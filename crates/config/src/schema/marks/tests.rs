@@ -61,7 +61,7 @@ const TYPES: &[&str] = &[
 const REVIEWED: &[(&str, &str)] = &[
     (
         "Access.allow",
-        "who may pass: what a filter asks for is not weighed (decision 0078); its files and URLs are marked",
+        "requirements of a filter are not compared (decision 0078); its files and URLs are marked",
     ),
     ("AddressRules.allow", "as `access` of a filter; a listener that loses it is refused by `protections`"),
     ("Acme.key_type", "the kind of a key, not the key"),
@@ -76,7 +76,7 @@ const REVIEWED: &[(&str, &str)] = &[
     ("Jwt.issuer", "a text that is compared with a claim; nothing is sent there (decision 0078)"),
     ("Kind.path", "paths of requests"),
     ("Limit.key", "what requests are counted by"),
-    ("Listener.allow_half_close", "what becomes of a connection whose client has ended; it lets nobody in"),
+    ("Listener.allow_half_close", "whether a connection stays open after its client has closed one half; it lets no client in"),
     ("LongRequest.url", "a URL of a request in a test; nothing is sent"),
     ("Maintenance.allow", "who sees no maintenance page: such a switch is there to be operated"),
     ("Match.path", "paths of requests"),
