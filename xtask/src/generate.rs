@@ -11,6 +11,11 @@ pub(crate) struct Args {
     check: bool,
 }
 
+/// Writes every page.
+pub(crate) fn write() -> Result<()> {
+    run(&Args { check: false })
+}
+
 /// Writes or checks every page.
 pub(crate) fn run(args: &Args) -> Result<()> {
     run_command(&mut cargo("build --quiet --package reference --package thalweg --features thalweg/wasm"))?;

@@ -12,6 +12,7 @@ mod fuzz;
 mod gate;
 mod generate;
 mod packages;
+mod setup;
 mod soak;
 mod test;
 mod tidy;
@@ -32,6 +33,8 @@ struct Cli {
 enum Verb {
     /// Everything that must pass before a change lands
     Ci(ci::Args),
+    /// Switch on the checks of changed files before each commit (`.githooks/pre-commit`)
+    Setup,
     /// All tests of the workspace
     Test(test::Args),
     /// The rules that the compiler does not check: crate direction, licences, duplicates, sizes
@@ -60,6 +63,7 @@ enum Verb {
 fn main() -> ExitCode {
     let result = match Cli::parse().verb {
         Verb::Ci(args) => ci::run(&args),
+        Verb::Setup => setup::run(),
         Verb::Test(args) => test::run(&args),
         Verb::Tidy(args) => tidy::run(&args),
         Verb::Gen(args) => generate::run(&args),

@@ -6,6 +6,7 @@
 mod cycles;
 mod edges;
 mod features;
+mod fix;
 mod folders;
 mod licences;
 mod manifests;
@@ -45,11 +46,20 @@ pub(crate) struct Args {
     /// Print only which modules of each crate import each other in a circle
     #[arg(long)]
     cycles: bool,
+    /// Mend what a machine can mend: wide comments, missing newlines, the format of code, generated pages
+    #[arg(long, conflicts_with = "cycles")]
+    fix: bool,
 }
 
 /// Checks, or reports what is asked for.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.cycles { cycles::report() } else { check() }
+    if args.cycles {
+        return cycles::report();
+    }
+    if args.fix {
+        fix::run()?;
+    }
+    check()
 }
 
 /// Checks every rule and prints each finding on a line of its own.
@@ -77,7 +87,10 @@ pub(crate) fn check() -> Result<()> {
     for finding in &findings {
         println!("tidy: {finding}");
     }
-    bail!("{} findings", findings.len())
+    bail!(
+        "{} findings\nhelp: `cargo xtask tidy --fix` mends widths of comments, formats and generated pages",
+        findings.len()
+    )
 }
 
 fn duplicates(metadata: &Metadata, findings: &mut Vec<String>) {

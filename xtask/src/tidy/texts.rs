@@ -9,7 +9,9 @@ use anyhow::{Context, Result, bail};
 use crate::command::root;
 
 /// A line of a comment has at most this many characters, as a line of a document has.
-const WIDTH: usize = 120;
+pub(super) const WIDTH: usize = 120;
+/// Ends of the names of files that end with a newline.
+pub(super) const NEEDS_NEWLINE: &[&str] = &[".rs", ".md", ".toml"];
 /// What stands at the begin of a line where a merge was not resolved. The line between the two sides has no letter and
 /// is also how a title is underlined, so it is no sign by itself.
 const MARKERS: &[&str] = &["<<<<<<< ", "||||||| ", ">>>>>>> "];
@@ -19,6 +21,9 @@ pub(super) fn check(findings: &mut Vec<String>) -> Result<()> {
     for name in known_files()? {
         // What is not text, and what was removed but is still known, has no lines to look at.
         let Ok(text) = fs::read_to_string(root().join(&name)) else { continue };
+        if NEEDS_NEWLINE.iter().any(|end| name.ends_with(end)) && !text.is_empty() && !text.ends_with('\n') {
+            findings.push(format!("{name} does not end with a newline"));
+        }
         let lines = (1..).zip(text.lines());
         findings.extend(
             lines.filter_map(|(at, line)| of_line(&name, line).map(|what| format!("{name}:{at}: {what}"))),
@@ -37,7 +42,7 @@ fn of_line(name: &str, line: &str) -> Option<String> {
 }
 
 /// Files that git has or would add, from the root.
-fn known_files() -> Result<Vec<String>> {
+pub(super) fn known_files() -> Result<Vec<String>> {
     let mut git = std::process::Command::new("git");
     git.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let output = git.output().context("cannot start git")?;

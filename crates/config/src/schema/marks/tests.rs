@@ -76,7 +76,10 @@ const REVIEWED: &[(&str, &str)] = &[
     ("Jwt.issuer", "a text that is compared with a claim; nothing is sent there (decision 0078)"),
     ("Kind.path", "paths of requests"),
     ("Limit.key", "what requests are counted by"),
-    ("Listener.allow_half_close", "whether a connection stays open after its client has closed one half; it lets no client in"),
+    (
+        "Listener.allow_half_close",
+        "whether a connection stays open after its client has closed one half; it lets no client in",
+    ),
     ("LongRequest.url", "a URL of a request in a test; nothing is sent"),
     ("Maintenance.allow", "who sees no maintenance page: such a switch is there to be operated"),
     ("Match.path", "paths of requests"),
