@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::program::{find_or_skip, run};
+use crate::tools;
 
 /// How long a build may take: it fetches and compiles.
 const BUILD: Duration = Duration::from_secs(300);
@@ -38,8 +39,9 @@ pub fn go_program(folder: &str) -> Option<PathBuf> {
 
 fn build_folder(folder: &str) -> Option<PathBuf> {
     let go = find_or_skip("go")?;
+    let _turn = tools::turn(&format!("go-{folder}"));
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("programs").join(folder);
-    let target = tools().join(folder);
+    let target = tools::folder().join(folder);
     // What has been built before may be of other sources; the compiler's own cache makes this quick.
     let place = target.join(format!("build-{}", std::process::id()));
     let mut command = Command::new(go);
@@ -52,16 +54,11 @@ fn build_folder(folder: &str) -> Option<PathBuf> {
     finish(folder, (command, &place), target.join(folder))
 }
 
-/// Where programs are built.
-fn tools() -> PathBuf {
-    // The test executable is <target>/<profile>/deps/black_box-<hash>.
-    env::current_exe().unwrap().ancestors().nth(3).unwrap().join("tools")
-}
-
 fn build(package: &str, version: &str) -> Option<PathBuf> {
     let go = find_or_skip("go")?;
     let name = package.rsplit('/').next().unwrap_or(package);
-    let target = tools().join(format!("{name}-{version}"));
+    let _turn = tools::turn(&format!("go-{name}-{version}"));
+    let target = tools::folder().join(format!("{name}-{version}"));
     let program = target.join(name);
     if program.is_file() {
         return Some(program);

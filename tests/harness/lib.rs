@@ -43,6 +43,7 @@ pub mod spring;
 pub mod talk;
 pub mod tap_stream;
 pub mod tmux;
+mod tools;
 pub mod upstream;
 pub mod vitals;
 pub mod watchdog;

@@ -4,10 +4,10 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::program::{find_or_skip, run};
+use crate::tools;
 
 /// How long an installation may take: it fetches.
 const INSTALL: Duration = Duration::from_secs(200);
@@ -18,13 +18,10 @@ const INSTALL: Duration = Duration::from_secs(200);
 /// # Panics
 /// When it cannot be had and `CI=true`.
 pub fn npm_tool(packages: &[&str], program: &str) -> Option<Command> {
-    // One installs, others wait for it.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let (node, npm) = (find_or_skip("node")?, find_or_skip("npm")?);
-    // The test executable is <target>/<profile>/deps/black_box-<hash>.
-    let test = env::current_exe().unwrap();
-    let tools = test.ancestors().nth(3).unwrap().join("tools");
+    // One process installs, others wait for it.
+    let _turn = tools::turn("npm");
+    let tools = tools::folder();
     let folder = tools.join(packages.join("-").replace(['/', '@'], "-"));
     if !folder.is_dir() && !install(&npm, packages, &tools, &folder) {
         return None;

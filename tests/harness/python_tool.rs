@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::program::{find_with_module, run};
+use crate::tools;
 
 /// How long an installation may take: it fetches.
 const INSTALL: Duration = Duration::from_secs(200);
@@ -41,9 +42,9 @@ fn install(packages: &[&str]) -> Option<Installed> {
     let mut tag = Command::new(&python);
     let tag = run(tag.args(["-c", "import sys; print(sys.implementation.cache_tag)"]), INSTALL);
     let name = format!("{}-{}", packages.join("-").replace("==", "-"), tag.stdout.trim());
-    // The test executable is <target>/<profile>/deps/black_box-<hash>.
-    let test = env::current_exe().unwrap();
-    let tools = test.ancestors().nth(3).unwrap().join("tools");
+    // One process installs, others wait for it.
+    let _turn = tools::turn("pip");
+    let tools = tools::folder();
     let folder = tools.join(&name);
     if !folder.is_dir() {
         // Each run installs into a place of its own: two at once do each other no harm, and what is half done is not

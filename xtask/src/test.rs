@@ -1,8 +1,8 @@
 //! `cargo xtask test`: every test of the workspace.
 //!
 //! Builds everything once, the binary under test included, then runs the executables: those of single crates side by
-//! side, one for each core, then the black-box tests with more threads than there are cores, because they wait more
-//! than they compute. What an executable prints is shown when it fails.
+//! side, one for each core, then the black-box tests, each in a process of its own (`isolated`), more at once than
+//! there are cores, because they wait more than they compute. The output of a test is shown when it fails.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,16 @@ use cargo_metadata::Message;
 use crate::command::{built, cargo, root, run as run_command};
 use crate::packages;
 
+mod isolated;
 mod rerun;
 
+/// The executable whose tests run in processes of their own, with nothing beside them.
+const ISOLATED: &str = "black_box";
 /// Executables that have the machine for themselves: they measure, or bring threads of their own.
-const ALONE: &[&str] = &["black_box", "steady_state"];
+const ALONE: &[&str] = &[ISOLATED, "steady_state"];
 /// Executables whose tests wait most of their time: they begin first, with more threads than others.
 const WAITING: &[&str] = &["discovery: every_source"];
-/// Scenarios that fill the machine by themselves: they come last, one at a time.
-const LAST: &str = "scenario::hostile_clients::";
-/// Threads of the black-box tests for each core.
+/// Black-box tests at once, for each core.
 const THREADS: usize = 2;
 /// Threads of [`WAITING`] for each core.
 const WAITING_THREADS: usize = 4;
@@ -46,10 +47,29 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
-/// An executable with tests.
-struct Executable {
+/// An executable with tests, with the directory and variables in which it runs.
+#[derive(Clone)]
+struct Runnable {
+    /// `package: target`, or the target of those in [`ALONE`].
     name: String,
-    command: Mutex<Command>,
+    program: PathBuf,
+    folder: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Runnable {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.current_dir(&self.folder).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// An executable that failed.
+struct Failure {
+    executable: Runnable,
+    /// Names of its tests that failed; empty when it did not end by itself.
+    tests: Vec<String>,
 }
 
 /// Builds and runs all tests, or what the arguments choose.
@@ -84,35 +104,25 @@ pub(crate) fn all(long: bool) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (alone, mut together): (Vec<_>, Vec<_>) =
         executables(long)?.into_iter().partition(|executable| ALONE.contains(&executable.name.as_str()));
-    let waits = |executable: &Executable| WAITING.contains(&executable.name.as_str());
-    together.sort_by_key(|executable| !waits(executable));
-    for executable in together.iter().filter(|executable| waits(executable)) {
-        if let Ok(mut command) = executable.command.lock() {
-            command.arg(format!("--test-threads={}", cores * WAITING_THREADS));
-        }
-    }
+    together.sort_by_key(|executable| !WAITING.contains(&executable.name.as_str()));
     let failed = Mutex::new(Vec::<Failure>::new());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
                 while let Some(executable) = together.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    one(executable, &failed);
+                    let waits = WAITING.contains(&executable.name.as_str());
+                    whole(executable, waits.then_some(cores * WAITING_THREADS), &failed);
                 }
             });
         }
     });
     for executable in &alone {
-        if let Ok(mut command) = executable.command.lock() {
-            command.arg(format!("--test-threads={}", cores * THREADS)).args(["--skip", LAST]);
+        if executable.name == ISOLATED {
+            one_by_one(executable, cores * THREADS, &failed)?;
+        } else {
+            whole(executable, Some(cores * THREADS), &failed);
         }
-        one(executable, &failed);
-    }
-    for executable in executables(long)?.iter().filter(|executable| executable.name == "black_box") {
-        if let Ok(mut command) = executable.command.lock() {
-            command.args([LAST, "--test-threads=1"]);
-        }
-        one(executable, &failed);
     }
     let failed = failed.into_inner().unwrap_or_default();
     rerun::alone(&failed)?;
@@ -128,17 +138,12 @@ fn kubernetes() -> Result<()> {
     let scripts = root().join("tests/programs/kubernetes");
     run_command(Command::new(scripts.join("build.sh")).arg(&programs))?;
     build()?;
-    for executable in executables(false)?.iter().filter(|executable| executable.name == "black_box") {
-        let Ok(command) = executable.command.lock() else { continue };
+    for executable in executables(false)?.iter().filter(|executable| executable.name == ISOLATED) {
         let mut entered = Command::new(scripts.join("enter.sh"));
-        entered.arg(command.get_program()).args([
-            "scenario::kubernetes::",
-            "--test-threads=1",
-            "--nocapture",
-        ]);
-        entered.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        entered.arg(&executable.program).args(["scenario::kubernetes::", "--test-threads=1", "--nocapture"]);
+        entered.envs(executable.environment.iter().map(|(name, value)| (name, value)));
         entered.env("THALWEG_KUBERNETES", &programs);
-        run_command(entered.current_dir(command.get_current_dir().unwrap_or(&root())))?;
+        run_command(entered.current_dir(&executable.folder))?;
     }
     Ok(())
 }
@@ -152,16 +157,14 @@ pub(crate) fn of_release(binary: &Path) -> Result<()> {
 
 /// Some of the black-box tests, with their output on our terminal.
 pub(crate) fn black_box(filter: &[&str], environment: &[(&str, &OsStr)]) -> Result<()> {
-    for executable in executables(false)?.iter().filter(|executable| executable.name == "black_box") {
-        if let Ok(mut command) = executable.command.lock() {
-            run_command(command.args(filter).envs(environment.iter().copied()))?;
-        }
+    for executable in executables(false)?.iter().filter(|executable| executable.name == ISOLATED) {
+        run_command(executable.command().args(filter).envs(environment.iter().copied()))?;
     }
     Ok(())
 }
 
 /// Every executable with tests, each with its package's folder as the working directory, as `cargo test` has it.
-fn executables(long: bool) -> Result<Vec<Executable>> {
+fn executables(long: bool) -> Result<Vec<Runnable>> {
     let binary = built("thalweg")?;
     let output =
         cargo("test --workspace --all-targets --features thalweg/wasm --no-run --message-format json")
@@ -180,52 +183,57 @@ fn executables(long: bool) -> Result<Vec<Executable>> {
             continue;
         }
         let folder = artifact.manifest_path.parent().context("a manifest without a folder")?;
-        let mut command = Command::new(path);
-        command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder).env("THALWEG_BIN", &binary);
-        command.envs(long.then_some(("THALWEG_LONG", "1")));
+        let mut environment: Vec<(OsString, OsString)> =
+            vec![("CARGO_MANIFEST_DIR".into(), folder.into()), ("THALWEG_BIN".into(), binary.clone().into())];
+        environment.extend(long.then(|| ("THALWEG_LONG".into(), "1".into())));
         let target = artifact.target.name;
         let name = match folder.file_name() {
             Some(package) if !ALONE.contains(&target.as_str()) => format!("{package}: {target}"),
             _ => target,
         };
-        found.push(Executable { name, command: Mutex::new(command) });
+        found.push(Runnable { name, program: path.into(), folder: folder.into(), environment });
     }
     Ok(found)
 }
 
-/// An executable that failed.
-struct Failure {
-    /// Its name, `package: target`.
-    executable: String,
-    program: PathBuf,
-    folder: PathBuf,
-    environment: Vec<(OsString, OsString)>,
-    /// All that it printed.
-    output: String,
-}
-
-fn one(executable: &Executable, failed: &Mutex<Vec<Failure>>) {
+/// Runs an executable with its own test harness, with so many threads.
+fn whole(executable: &Runnable, threads: Option<usize>, failed: &Mutex<Vec<Failure>>) {
     let start = Instant::now();
-    let output = executable.command.lock().map(|mut command| command.output());
-    let (passed, said) = match output {
-        Ok(Ok(output)) => (output.status.success(), [output.stdout, output.stderr].concat()),
-        Ok(Err(error)) => (false, error.to_string().into_bytes()),
-        Err(_) => (false, b"not run".to_vec()),
+    let threads = threads.map(|threads| format!("--test-threads={threads}"));
+    let (passed, output) = match executable.command().args(threads).output() {
+        Ok(output) => (output.status.success(), [output.stdout, output.stderr].concat()),
+        Err(error) => (false, error.to_string().into_bytes()),
     };
-    let said = String::from_utf8_lossy(&said);
+    let output = String::from_utf8_lossy(&output);
     let result =
-        said.lines().rev().find_map(|line| line.strip_prefix("test result: ")).unwrap_or("did not end");
+        output.lines().rev().find_map(|line| line.strip_prefix("test result: ")).unwrap_or("did not end");
     println!("test: {:>6.1} s  {}: {result}", start.elapsed().as_secs_f64(), executable.name);
     if !passed {
-        println!("{said}");
-        let (Ok(mut failed), Ok(command)) = (failed.lock(), executable.command.lock()) else { return };
-        let environment = command.get_envs().filter_map(|(name, value)| Some((name.into(), value?.into())));
-        failed.push(Failure {
-            executable: executable.name.clone(),
-            program: command.get_program().into(),
-            folder: command.get_current_dir().map_or_else(root, Path::to_owned),
-            environment: environment.collect(),
-            output: said.into_owned(),
-        });
+        println!("{output}");
+        note(executable, rerun::names(&output), failed);
+    }
+}
+
+/// Runs each test of an executable in a process of its own.
+fn one_by_one(executable: &Runnable, threads: usize, failed: &Mutex<Vec<Failure>>) -> Result<()> {
+    let start = Instant::now();
+    let report = isolated::run(executable, threads)?;
+    let (time, name) = (start.elapsed().as_secs_f64(), &executable.name);
+    let word = if report.failed.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "test: {time:>6.1} s  {name}: {word}. {} passed; {} failed; {} ignored",
+        report.passed,
+        report.failed.len(),
+        report.ignored
+    );
+    if !report.failed.is_empty() {
+        note(executable, report.failed, failed);
+    }
+    Ok(())
+}
+
+fn note(executable: &Runnable, tests: Vec<String>, failed: &Mutex<Vec<Failure>>) {
+    if let Ok(mut failed) = failed.lock() {
+        failed.push(Failure { executable: executable.clone(), tests });
     }
 }

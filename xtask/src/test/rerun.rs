@@ -5,11 +5,10 @@
 //! fix. Tests of single crates never run twice, and more than [`MOST`] failures are not retried.
 
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::Failure;
+use super::{Failure, isolated};
 use crate::command::target;
 
 /// Executables whose tests start processes or wait for real time.
@@ -28,24 +27,19 @@ pub(super) fn alone(failed: &[Failure]) -> Result<()> {
     fs::write(&list, "").with_context(|| format!("cannot write {}", list.display()))?;
     let mut chosen = Vec::new();
     for failure in failed {
-        let names = names(&failure.output);
-        if names.is_empty() || !RUN_TWICE.contains(&failure.executable.as_str()) {
+        let name = failure.executable.name.as_str();
+        if failure.tests.is_empty() || !RUN_TWICE.contains(&name) {
             bail!("tests failed in {}", all(failed));
         }
-        chosen.extend(names.into_iter().map(|name| (failure, name)));
+        chosen.extend(failure.tests.iter().map(|name| (&failure.executable, name)));
     }
     if chosen.len() > MOST {
         bail!("{} tests failed, in {}: at most {MOST} run again", chosen.len(), all(failed));
     }
     let mut passed = String::new();
-    for (failure, name) in &chosen {
-        let mut command = Command::new(&failure.program);
-        command
-            .current_dir(&failure.folder)
-            .envs(failure.environment.iter().map(|(key, value)| (key, value)));
-        let output = command.args(["--exact", name, "--test-threads=1"]).output()?;
-        if !output.status.success() {
-            println!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    for (executable, name) in &chosen {
+        if let Err(output) = isolated::alone(executable, name) {
+            println!("{output}");
             bail!("the test {name} failed again, alone");
         }
         passed.push_str(&format!("{name}\n"));
@@ -55,13 +49,13 @@ pub(super) fn alone(failed: &[Failure]) -> Result<()> {
 }
 
 fn all(failed: &[Failure]) -> String {
-    failed.iter().map(|failure| failure.executable.as_str()).collect::<Vec<_>>().join(", ")
+    failed.iter().map(|failure| failure.executable.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The failed tests, from the list that the test harness prints last; empty when the executable did not end by itself.
-fn names(output: &str) -> Vec<&str> {
+pub(super) fn names(output: &str) -> Vec<String> {
     let Some((_, list)) = output.rsplit_once("\nfailures:\n") else { return Vec::new() };
-    list.lines().take_while(|line| line.starts_with("    ")).map(str::trim).collect()
+    list.lines().take_while(|line| line.starts_with("    ")).map(|line| line.trim().to_owned()).collect()
 }
 
 #[cfg(test)]
