@@ -26,7 +26,7 @@ mod recent;
 mod remote;
 mod web;
 
-pub use attempts::{Attempt, Attempts, WRONG};
+pub use attempts::{Attempts, WRONG};
 pub use recent::{Digest, Recent, digest};
 pub use remote::{Remote, Say, Times};
 pub use thalweg_tls::Identity as ClientCertificate;

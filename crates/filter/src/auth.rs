@@ -38,9 +38,9 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
-use thalweg_access::WRONG;
+use thalweg_access::{Attempts, WRONG};
 use thalweg_core::Fault;
 use together::Together;
 
@@ -404,7 +404,23 @@ impl Filter for Auth {
     }
 }
 
-/// The refusal for a network that has sent too many wrong credentials: this one is not checked.
+/// Counts a credential that was found wrong, except in a dry run.
+///
+/// # Errors
+/// The client's network has sent too many: the time until its window ends.
+fn count_wrong(
+    cx: &RequestCx<'_>,
+    attempts: &RwLock<Arc<Attempts>>,
+    credential: &[u8],
+) -> Result<(), Duration> {
+    if cx.facts.is_dry_run {
+        return Ok(());
+    }
+    let attempts = attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
+    attempts.was_wrong(cx.facts.client_ip, credential, cx.facts.now)
+}
+
+/// The refusal of a wrong credential of a network that has sent too many.
 fn too_many(cx: &mut RequestCx<'_>, wait: Duration) -> Finding {
     cx.fault_field("Retry-After", (wait.as_secs() + 1).to_string().as_bytes());
     Finding::refused(

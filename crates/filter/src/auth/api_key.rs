@@ -1,6 +1,9 @@
 //! `api_key:` a key of a program, in a field, as a Bearer token, or in the query.
+//!
+//! A key is found before anything is counted, which costs its SHA-256 and one lookup in a table. So a right key passes
+//! however many wrong ones came from its network; wrong ones are answered 429 instead of 401 after the first 20.
 
-use super::{Finding, Method, authorization, query, too_many};
+use super::{Finding, Method, authorization, count_wrong, query, too_many};
 use crate::filter::{Upkeep, UpkeepTools};
 use crate::headers::checked_name;
 use crate::{ConfigFiles, Identity, OneOrManySpec, RequestCx};
@@ -18,6 +21,8 @@ use thalweg_access::watched_file::WatchedFile;
 
 /// Where nothing is written.
 const FIELD: &str = "X-API-Key";
+/// For clients with a key that is not taken.
+const UNKNOWN: &str = "the API key is not known or has expired";
 
 /// Keys, and where clients show them.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -220,23 +225,17 @@ impl Method for ApiKeyMethod {
             Ok(None) => return Finding::Absent,
             Err(refused) => return refused,
         };
-        let attempts = self.attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let attempt = match attempts.begin(cx.facts.client_ip, &sent, cx.facts.now) {
-            Ok(attempt) => attempt,
-            Err(wait) => return too_many(cx, wait),
-        };
         let live = || self.live.as_ref().and_then(|live| live.current().find(&sent));
         let Some(key) = self.keys().find(&sent).or_else(live) else {
-            if !cx.facts.is_dry_run {
-                attempt.was_wrong();
-            }
-            return Finding::refused(401, "the API key is not known or has expired", "an unknown key");
+            return match count_wrong(cx, &self.attempts, &sent) {
+                Ok(()) => Finding::refused(401, UNKNOWN, "an unknown key"),
+                Err(wait) => too_many(cx, wait),
+            };
         };
         if key.expires.is_some_and(|expires| cx.facts.unix_seconds >= expires) {
             let reason = format!("the key `{}` has expired", key.name);
-            return Finding::refused(401, "the API key is not known or has expired", reason);
+            return Finding::refused(401, UNKNOWN, reason);
         }
-        attempt.was_right();
         let mut identity = Identity::new("api_key", key.name.as_str());
         identity.scopes.clone_from(&key.scopes);
         let claims = key.claims.iter().map(|(name, value)| (name.clone(), Value::String(value.clone())));

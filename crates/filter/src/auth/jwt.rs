@@ -3,9 +3,13 @@
 //! What a token proves is decided in `thalweg_access::jwt`. Here: where it stands, which keys there are, and what is
 //! remembered, so that a token costs its signature once and then a digest. A token whose key is not known waits while
 //! the keys are fetched again, which requests cannot bring about more than three times within 30 seconds.
+//!
+//! A token is verified before anything is counted: a right one passes however many wrong ones came from its network.
+//! The bound on the work of a request is four signatures (`TRIES` in `thalweg_access::jwt`), as there are four keys at
+//! most that one token is tried with; the rate of requests is for `rate_limit` before `auth`.
 
 use super::credential_place::{CredentialPlace, TokenPlaceSpec};
-use super::{Finding, Method, too_many};
+use super::{Finding, Method, count_wrong, too_many};
 use crate::filter::{Upkeep, UpkeepTools};
 use crate::{ConfigFiles, Identity, Job, JobResult, OneOrManySpec, RequestCx, SecretSpec};
 use schemars::JsonSchema;
@@ -349,7 +353,7 @@ impl Jwt {
     /// Verifies the token with the present keys. `may_wait`: the keys may be fetched first.
     ///
     /// # Errors
-    /// The time that the client's network has to wait before another token is checked.
+    /// The signature is wrong, and so were too many of the client's network: the time until its window ends.
     fn judge(&self, cx: &RequestCx<'_>, text: &[u8], may_wait: bool) -> Result<Finding, Duration> {
         let (now, second) = (cx.facts.now, cx.facts.unix_seconds);
         let wait = |keep: Arc<Keep>| {
@@ -371,11 +375,8 @@ impl Jwt {
             Ok(token) => token,
             Err(flaw) => return Ok(wrong(&flaw)),
         };
-        let attempts = self.attempts.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let attempt = attempts.begin(cx.facts.client_ip, text, now)?;
         Ok(match verify(&token, &keys, &self.rules, second) {
             Ok(verified) => {
-                attempt.was_right();
                 let identity = Arc::new(self.identity(&verified.claims));
                 let known = Known { identity: identity.clone(), keys, ends: verified.ends };
                 self.verified.put(key, known);
@@ -387,8 +388,8 @@ impl Jwt {
             },
             Err(flaw) => {
                 // An expired token, or one for another audience, does not count as a guess.
-                if flaw == Flaw::Signature && !cx.facts.is_dry_run {
-                    attempt.was_wrong();
+                if flaw == Flaw::Signature {
+                    count_wrong(cx, &self.attempts, text)?;
                 }
                 wrong(&flaw)
             }
