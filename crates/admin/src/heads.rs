@@ -3,9 +3,14 @@
 //! `server` wraps every connection with it. When the connection limit is reached, the connection that has waited
 //! longest is closed for the next one, so slow or incomplete heads cannot exhaust the limit. A connection whose
 //! request is being answered does not wait, and is never closed for this reason.
+//!
+//! An answer whose last byte is handed to the connection may be unread: a client may ask for the metrics on each of its
+//! connections and read none of them. Invariant: answers that wait to be read have at most [`UNREAD`] bytes in all, and
+//! one more answer.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -13,6 +18,9 @@ use axum::body::{Body, Bytes};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::Notify;
+
+/// Most bytes of unread answers of a listener. Beyond, the connection that has waited longest with one is closed.
+const UNREAD: usize = 64 * 1024 * 1024;
 
 /// The waiting connections of one listener.
 #[derive(Clone, Debug, Default)]
@@ -22,8 +30,18 @@ pub(crate) struct Heads(Arc<Mutex<Waiting>>);
 struct Waiting {
     /// The number of the next wait.
     next: u64,
-    /// The close signal of each waiting connection, by number.
-    all: BTreeMap<u64, Arc<Notify>>,
+    /// Each waiting connection, by number.
+    all: BTreeMap<u64, Arc<Signal>>,
+    /// Bytes of unread answers of all connections that were not called off.
+    unread: usize,
+}
+
+/// What others may know of a connection, and tell it.
+#[derive(Debug, Default)]
+struct Signal {
+    called_off: Notify,
+    /// Bytes of its unread answers. Changed only while the list is locked.
+    unread: AtomicUsize,
 }
 
 /// One connection.
@@ -32,27 +50,56 @@ pub(crate) struct Head {
     heads: Heads,
     /// The number of its wait, while it waits.
     at: Mutex<Option<u64>>,
-    called_off: Arc<Notify>,
+    signal: Arc<Signal>,
 }
 
 impl Heads {
     /// A connection that waits from now on.
     pub(crate) fn connect(&self) -> Arc<Head> {
-        let (at, called_off) = (Mutex::default(), Arc::default());
-        let head = Arc::new(Head { heads: self.clone(), at, called_off });
+        let (at, signal) = (Mutex::default(), Arc::default());
+        let head = Arc::new(Head { heads: self.clone(), at, signal });
         head.wait();
         head
     }
 
     /// Signals the connection that has waited longest, if one waits, to close.
     pub(crate) fn call_off_longest(&self) {
-        if let Some((_, longest)) = self.lock().all.pop_first() {
-            longest.notify_one();
+        let mut waiting = self.lock();
+        if let Some(longest) = waiting.all.first_key_value().map(|(at, _)| *at) {
+            waiting.call_off(longest);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn call_off(&mut self, at: u64) {
+        if let Some(signal) = self.all.remove(&at) {
+            self.unread -= signal.unread.swap(0, Relaxed);
+            signal.called_off.notify_one();
+        }
+    }
+
+    /// Bytes of an answer will be read by a client.
+    fn hold(&mut self, signal: &Signal, bytes: usize) {
+        signal.unread.fetch_add(bytes, Relaxed);
+        self.unread += bytes;
+        while self.unread > UNREAD {
+            let mut holders = self.all.iter().filter(|(_, signal)| signal.unread.load(Relaxed) > 0);
+            let Some(longest) = holders.next().map(|(at, _)| *at) else { break };
+            self.call_off(longest);
+        }
+    }
+
+    /// They were read, or their connection is gone.
+    fn let_go(&mut self, signal: &Signal, bytes: usize) {
+        // Nothing is left of a connection that was called off.
+        let held = signal.unread.load(Relaxed).min(bytes);
+        signal.unread.fetch_sub(held, Relaxed);
+        self.unread -= held;
     }
 }
 
@@ -62,7 +109,7 @@ impl Head {
         let mut waiting = self.heads.lock();
         waiting.next += 1;
         let at = waiting.next;
-        waiting.all.insert(at, Arc::clone(&self.called_off));
+        waiting.all.insert(at, Arc::clone(&self.signal));
         let before = self.at.lock().unwrap_or_else(PoisonError::into_inner).replace(at);
         if let Some(before) = before {
             waiting.all.remove(&before);
@@ -79,7 +126,7 @@ impl Head {
 
     /// Waits for the signal to close. Cancel-safe.
     pub(crate) async fn called_off(&self) {
-        self.called_off.notified().await;
+        self.signal.called_off.notified().await;
     }
 
     /// Wraps an answer: after its last byte the connection waits for a head again.
@@ -109,7 +156,9 @@ impl hyper::body::Body for Answered {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        let head = &self.head;
+        polled.map_ok(|frame| frame.map_data(|bytes| Unread::count(bytes, head)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -127,9 +176,35 @@ impl Drop for Answered {
     }
 }
 
+/// Bytes of an answer that were handed to the connection, until it has written them.
+struct Unread {
+    bytes: Bytes,
+    head: Arc<Head>,
+}
+
+impl Unread {
+    fn count(bytes: Bytes, head: &Arc<Head>) -> Bytes {
+        head.heads.lock().hold(&head.signal, bytes.len());
+        Bytes::from_owner(Self { bytes, head: Arc::clone(head) })
+    }
+}
+
+impl AsRef<[u8]> for Unread {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.head.heads.lock().let_go(&self.head.signal, self.bytes.len());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::body::Body as _;
 
     fn is_called_off(head: &Head) -> bool {
         let mut called_off = std::pin::pin!(head.called_off());
@@ -151,5 +226,36 @@ mod tests {
         drop(third);
         heads.call_off_longest();
         assert!(heads.lock().all.is_empty());
+    }
+
+    /// An answer of so many bytes that the connection holds and the client does not read.
+    fn unread(head: &Arc<Head>, bytes: usize) -> Bytes {
+        head.end_wait();
+        let answer = head.answer(Response::new(Body::from(vec![0_u8; bytes])));
+        let mut body = answer.into_body();
+        let polled = Pin::new(&mut body).poll_frame(&mut Context::from_waker(std::task::Waker::noop()));
+        let Poll::Ready(Some(Ok(frame))) = polled else { panic!("{polled:?}") };
+        frame.into_data().unwrap()
+    }
+
+    /// Each of 256 connections held an answer that its client did not read, of some megabytes for thousands of routes.
+    #[test]
+    fn unread_answers_are_bounded_and_the_longest_unread_gives_way() {
+        let heads = Heads::default();
+        let idle = heads.connect();
+        let readers: Vec<_> = (0..5).map(|_| heads.connect()).collect();
+        let held: Vec<_> = readers.iter().map(|head| unread(head, UNREAD / 4)).collect();
+        let sum = || heads.lock().unread;
+        let called_off: Vec<_> = readers.iter().map(|head| is_called_off(head)).collect();
+        assert_eq!((called_off, sum()), (vec![true, false, false, false, false], UNREAD));
+        assert!(!is_called_off(&idle), "it holds nothing");
+        drop(held);
+        assert_eq!(sum(), 0);
+        let large = unread(&readers[1], 2 * UNREAD);
+        assert!(!is_called_off(&readers[1]), "one answer may be larger than the bound");
+        let next = unread(&readers[2], 1);
+        assert_eq!((is_called_off(&readers[1]), sum()), (true, 1));
+        drop((large, next));
+        assert_eq!(sum(), 0);
     }
 }
