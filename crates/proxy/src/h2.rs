@@ -65,6 +65,16 @@ pub(crate) async fn begins(worker: &Worker, client: &Client, x: &mut Exchange) -
     .await
 }
 
+/// Whether the first bytes of a connection are a request line of HTTP/1, right or wrong, or its beginning, since a line is
+/// refused at its first wrong byte: it names a method, a path or a version, and is not the beginning of [`PREFACE`].
+pub(crate) fn has_request_line(received: &[u8]) -> bool {
+    let line = received.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let has = |word: &[u8]| line.windows(word.len()).any(|window| window == word);
+    let method = line.iter().position(|byte| *byte == b' ').map(|end| Method::from_bytes(&line[..end]));
+    let is_method = method.is_some_and(|method| method != Method::Other);
+    !line.starts_with(b"PRI ") && (is_method || has(b" /") || has(b"HTTP/"))
+}
+
 /// Takes the head that a stream began with; what it must look like is checked as for any request.
 ///
 /// # Errors
@@ -96,4 +106,33 @@ pub(crate) fn receive_head(
         return Err(Fault::new(FaultKind::ClientGone, "the client reset the stream at once"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_faulty_request_line_is_one_and_a_faulty_preface_is_none() {
+        for line in [
+            "GET / HTTP/1.1\r\n",
+            "GET  ",
+            "GET  / HTTP/1.1",
+            "GET /a b HTTP/1.1",
+            "GET /",
+            "g\0t x HTTP/9",
+            "\tGET / \r\n",
+        ] {
+            assert!(has_request_line(line.as_bytes()), "{line}");
+        }
+        for line in [
+            "",
+            "PRI * HTTP/2.0\r\n\r\nXX",
+            "INVALID CONNECTION PREFACE\r\n\r\n",
+            "\u{16}\u{3}\u{1}",
+            "x\nGET / HTTP/1.1",
+        ] {
+            assert!(!has_request_line(line.as_bytes()), "{line}");
+        }
+    }
 }

@@ -26,6 +26,7 @@ use crate::exchange::respond::{respond, wait_for_filters};
 use crate::exchange::subrequest::start_copies;
 use crate::exchange::upstream::connect::put_back;
 use crate::exchange::upstream::forward::forward;
+use crate::h2::has_request_line;
 use crate::state::exchange::{Client, Exchange};
 use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind};
@@ -58,7 +59,7 @@ pub(crate) async fn serve(worker: &Worker, client: &mut Client, x: &mut Exchange
         }
         Err(fault) => {
             x.id.get_or_insert_with(|| worker.next_id());
-            if may_be_http2(client, x, fault) {
+            if is_meant_as_http2(client, x, fault) {
                 (x.fault, x.status) = (Some(fault), fault.status);
                 Next::Close
             } else {
@@ -152,8 +153,9 @@ async fn ask_cache(
     }
 }
 
-/// Whether what began with no request line of HTTP/1 may have been meant as HTTP/2: there, words would be frames.
-fn may_be_http2(client: &Client, x: &Exchange, fault: Fault) -> bool {
-    let has_no_line = matches!(fault.status, 400 | 505) && x.request.fields.is_empty();
-    has_no_line && client.requests == 0 && client.listener().speaks_h2c() && client.socket.is_plain()
+/// Whether what cannot be read as a request was meant as HTTP/2: there, words would be frames.
+fn is_meant_as_http2(client: &Client, x: &Exchange, fault: Fault) -> bool {
+    let is_unread = matches!(fault.status, 400 | 505) && x.request.fields.is_empty();
+    let may_be = client.requests == 0 && client.listener().speaks_h2c() && client.socket.is_plain();
+    is_unread && may_be && !has_request_line(&x.received)
 }

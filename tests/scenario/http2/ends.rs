@@ -145,12 +145,16 @@ fn http_1_goes_on_beside_it_and_what_is_neither_gets_no_words() {
         let ended = matches!(event, Event::End | Event::Reset);
         assert!(ended && client.seen().is_empty(), "{said:?}: {event:?} after {:?}", client.seen());
     }
-    // A request of HTTP/1 that is wrong further on is told so.
-    let wrong =
-        thalweg_tests::message::fetch(proxy.web(), "GET / HTTP/1.1\r\nHost: a\r\nbad field\r\n\r\n").unwrap();
-    assert_eq!(wrong.status(), 400);
+    // A request of HTTP/1 that is wrong is told so.
+    for said in [
+        "GET / HTTP/1.1\r\nHost: a\r\nbad field\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a\r\n\r\n",
+    ] {
+        assert_eq!(thalweg_tests::message::fetch(proxy.web(), said).unwrap().status(), 400, "{said:?}");
+    }
     let log = proxy.stop().log;
-    assert_eq!(log.iter().filter(|line| line["status"] == 400).count(), 3, "all are in the log: {log:?}");
+    assert_eq!(log.iter().filter(|line| line["status"] == 400).count(), 5, "all are in the log: {log:?}");
 }
 
 /// RFC 9113 §6.5.3.
