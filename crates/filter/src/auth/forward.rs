@@ -79,7 +79,7 @@ pub(super) fn remove_like<'n>(cx: &mut RequestCx<'_>, names: impl Iterator<Item 
 
 /// Whether servers may take one name for the other: CGI and what descends from it folds case, and what is neither a
 /// letter nor a digit.
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+pub(super) fn is_same(one: &[u8], other: &[u8]) -> bool {
     let folded = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'-' };
     one.len() == other.len() && one.iter().map(folded).eq(other.iter().map(folded))
 }

@@ -4,7 +4,7 @@
 //! pass, with chosen fields of the answer, which no client can forge; any other answer is the client's. While the
 //! service cannot be asked, nobody passes, unless the configuration says otherwise.
 
-use super::forward::remove_like;
+use super::forward::{is_same, remove_like};
 use super::{Finding, Method};
 use crate::{
     ConfigFiles, Facts, FieldView, Identity, Job, JobResult, Reply, ReplyBody, RequestCx, ResponseCx,
@@ -32,6 +32,8 @@ const ANSWER: usize = 1024 * 1024;
 /// Answers that are remembered, and for how long at most.
 const REMEMBERED: usize = 16 * 1024;
 const LONGEST_MEMORY: Duration = Duration::from_secs(60 * 60);
+/// Fields of a question that say what it is about; those of the client are not sent.
+const OWN: [&[u8]; 3] = [b"X-Original-URL", b"X-Original-Method", b"Content-Type"];
 /// Fields of the request that the service sees, where nothing is written.
 const DEFAULT_FIELDS: [&str; 8] = [
     "Accept",
@@ -254,10 +256,9 @@ impl ForwardAuth {
                 None => true,
                 Some(names) => names.iter().any(|seen| seen.eq_ignore_ascii_case(text)),
             };
-            let is_ours = text.get(..12).is_some_and(|start| start.eq_ignore_ascii_case("x-forwarded-"))
-                || text.eq_ignore_ascii_case("x-original-url")
-                || text.eq_ignore_ascii_case("x-original-method")
-                || text.eq_ignore_ascii_case("content-type");
+            // In other spellings, too, which a service of CGI or WSGI takes for the same.
+            let is_ours = text.get(..12).is_some_and(|start| is_same(start.as_bytes(), b"X-Forwarded-"))
+                || OWN.iter().any(|own| is_same(own, name));
             if is_seen && !is_ours && may_be_changed(text) {
                 write_field(&mut fields, name, value);
             }

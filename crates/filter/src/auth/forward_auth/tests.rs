@@ -63,6 +63,18 @@ fn the_service_is_told_of_the_request_and_its_fields_cannot_be_forged() {
     assert_eq!(filter.calls(), [Arc::<str>::from("judge")]);
 }
 
+/// A service that folds `_` and `-` took the client's `X_Original_URL` for the place that it was asked about.
+#[test]
+fn no_spelling_of_a_field_that_says_what_is_asked_comes_from_the_client() {
+    let filter = try_forward(r#"{"service": "judge", "fields": ["*"]}"#).unwrap();
+    let mut asked = Asked::at("/a").with("X-Own", "1");
+    for name in ["X_Original_URL", "x-original_url", "X.Original.Method", "X_Forwarded_Uri", "Content_Type"] {
+        asked = asked.with(name, "/forged");
+    }
+    let lines = String::from_utf8(question(asked.send(&*filter)).fields).unwrap();
+    assert!(lines.contains("X-Own: 1") && !lines.contains("/forged"), "{lines}");
+}
+
 #[test]
 fn its_refusal_is_the_answer_and_its_failure_is_none() {
     let filter = try_forward(r#"{"service": "judge"}"#).unwrap();
