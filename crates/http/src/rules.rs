@@ -82,6 +82,18 @@ pub struct RequestRules {
     pub keep_upgrade: bool,
 }
 
+/// Whether a condition may see a request field of this id: what a stranger says of clients and other proxies is no
+/// fact, and is not passed on either.
+pub fn may_decide(id: FieldId, trusted_peer: bool) -> bool {
+    const CHAIN: FieldSet = FieldSet::of(&[
+        FieldId::XForwardedFor,
+        FieldId::XForwardedProto,
+        FieldId::XForwardedHost,
+        FieldId::Alias,
+    ]);
+    trusted_peer || !FORWARDING.union(CHAIN).contains(id)
+}
+
 /// Takes out of a request what ends at this hop, what strangers may not say, and aliases (A20, A24, B4).
 pub fn strip_request(head: &mut RequestHead, bytes: &[u8], rules: &RequestRules) {
     let mut dropped = REQUEST_ONLY_HERE;

@@ -10,6 +10,7 @@ use crate::state::local_listener::{LISTENER_GONE, Standing};
 use crate::state::local_plan::LocalPlan;
 use crate::state::worker::Worker;
 use thalweg_core::{Fault, FaultKind, Side};
+use thalweg_http::rules::may_decide;
 use thalweg_http::{Escapes, Framing, RequestHead};
 use thalweg_route::{FieldLookup, Query, RouteId};
 
@@ -117,7 +118,7 @@ pub(crate) fn with_path<T>(x: &Exchange, path: &[u8], listener: u16, ask: impl F
         query: x.query().unwrap_or_default(),
         method: x.request.method_text.of(&x.received),
         client: x.client_ip,
-        fields: &Fields { head: &x.request, bytes: &x.received },
+        fields: &Fields { head: &x.request, bytes: &x.received, trusted_peer: x.trusted_peer },
     })
 }
 
@@ -147,10 +148,12 @@ pub(crate) fn bound(route: &Route, x: &mut Exchange) -> Result<(), Fault> {
     }
 }
 
-/// The request's fields as the router asks for them.
+/// The request's fields as the router asks for them: also those that end at this hop, such as `Upgrade`, but none that
+/// only a trusted peer may set, unless it has.
 struct Fields<'a> {
     head: &'a RequestHead,
     bytes: &'a [u8],
+    trusted_peer: bool,
 }
 
 impl FieldLookup for Fields<'_> {
@@ -160,6 +163,6 @@ impl FieldLookup for Fields<'_> {
             .fields
             .iter()
             .filter(|field| field.name.of(self.bytes).eq_ignore_ascii_case(name.as_bytes()));
-        named.any(|field| test(field.value.of(self.bytes)))
+        named.any(|field| may_decide(field.id, self.trusted_peer) && test(field.value.of(self.bytes)))
     }
 }
