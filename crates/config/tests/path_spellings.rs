@@ -19,7 +19,7 @@ use thalweg_filter::{
     Facts, FilterStates, HeadFields, NoConnection, Part, ReplyBody, RequestCx, RequestOutcome, TargetEdit,
     Verdict,
 };
-use thalweg_http::{FieldSet, PathReadings, Version, matched_form, normalize_path};
+use thalweg_http::{FieldSet, PathReadings, Version, normalize_path, write_readings};
 use thalweg_proxy::Plan;
 use thalweg_proxy::explain::{Question, decide};
 use thalweg_route::{NoFields, Query};
@@ -230,8 +230,9 @@ fn answered(plan: &Plan, path: &str, has_form: bool) -> Option<String> {
     let mut normal = Vec::new();
     // The route's `allow_encoded` is ignored: all escapes pass.
     normalize_path(path.as_bytes(), &mut normal).ok()?;
-    let form = matched_form(&normal).filter(|_| has_form);
-    let readings = form.as_ref().map(|(matched, doubts)| PathReadings { matched, doubts: *doubts });
+    let mut written = Vec::new();
+    let matched = write_readings(&normal, &mut written).filter(|_| has_form);
+    let readings = matched.map(|matched| PathReadings::new(&written, matched));
     let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let query = Query {
         listener: 0,
@@ -336,40 +337,102 @@ fn no_spelling_of_a_protected_path_gets_the_file_without_the_guard() {
 /// Unlike `files`, services may merge slashes, cut parameters and decode slashes.
 #[test]
 fn no_reading_of_a_path_reaches_a_service_around_a_guard() {
-    let config = "listeners: { web: { address: ':8080' } }\n\
-        services: { s: { endpoints: 'http://10.0.0.1:80' } }\n\
-        routes:\n\
-        - { name: secret, match: { path: '/pub/secret/*' }, filters: [ { auth: { network: 203.0.113.0/24 } } ], to: s }\n\
-        - { name: shared, match: { path: '/pub/secret/shared/*' }, to: s }\n\
-        - { name: id, match: { path: '/projects/{id}' }, to: s }\n\
-        - { name: amqp, match: { path: '/pub/amqp/*' }, allow_encoded: [ slash ], to: s }\n\
-        - { name: closed, match: { host: c.test }, to: s, filters: [ { access: { deny: [ { path: '/closed/*' } ] } } ] }\n\
-        - { name: open, to: s }\n";
-    let plan = check_text("t.yaml", config, &|_| None).unwrap_or_else(|report| panic!("{report}")).plan;
-    for (path, expected) in [
-        ("/pub/a", "open"),
-        ("/pub/secret/x", "refused 401 or 403"),
-        ("/pub//secret/x", "refused 401 or 403"),
-        ("/pub/%73ecret;v/x", "400"),
-        ("/pub/secret%3Bv/x", "400"),
-        ("/pub%2Fsecret/x", "400"),
-        ("/pub/;/secret/x", "400"),
-        ("/pub;a//secret%2Fx", "400"),
-        // An open path within is not reachable through an empty segment that an endpoint takes for a name.
-        ("/pub/secret//shared/x", "400"),
-        ("/pub/secret/shared/x", "shared"),
-        ("/pub/secret/shared//x", "shared"),
-        ("/pub/matrix;v=1/x", "open"),
-        ("/projects/group%2Fname", "id"),
-        ("/pub/amqp/%2F/x", "amqp"),
-        ("/proxy/https://a.test/x", "open"),
-        ("http://c.test/closed;a/x", "refused 401 or 403"),
-        ("http://c.test/closed%2Fx", "refused 401 or 403"),
-        ("http://c.test/x/closed;a/x", "closed"),
-    ] {
+    outcomes(
+        "- { name: secret, match: { path: '/pub/secret/*' }, filters: [ { auth: { network: 203.0.113.0/24 } } ], to: s }\n\
+         - { name: shared, match: { path: '/pub/secret/shared/*' }, to: s }\n\
+         - { name: id, match: { path: '/projects/{id}' }, to: s }\n\
+         - { name: amqp, match: { path: '/pub/amqp/*' }, allow_encoded: [ slash ], to: s }\n\
+         - { name: closed, match: { host: c.test }, to: s, filters: [ { access: { deny: [ { path: '/closed/*' } ] } } ] }\n\
+         - { name: open, to: s }\n",
+        &[
+            ("/pub/a", "open"),
+            ("/pub/secret/x", "refused 401 or 403"),
+            ("/pub//secret/x", "refused 401 or 403"),
+            ("/pub/%73ecret;v/x", "400"),
+            ("/pub/secret%3Bv/x", "400"),
+            ("/pub%2Fsecret/x", "400"),
+            ("/pub/;/secret/x", "400"),
+            ("/pub;a//secret%2Fx", "400"),
+            // An open path within is not reachable through an empty segment that an endpoint takes for a name.
+            ("/pub/secret//shared/x", "400"),
+            ("/pub/secret/;v/shared/x", "400"),
+            ("/pub/secret/shared/x", "shared"),
+            ("/pub/secret/shared//x", "shared"),
+            ("/pub/matrix;v=1/x", "open"),
+            ("/projects/group%2Fname", "id"),
+            ("/pub/amqp/%2F/x", "amqp"),
+            ("/proxy/https://a.test/x", "open"),
+            ("http://c.test/closed;a/x", "refused 401 or 403"),
+            ("http://c.test/closed%2Fx", "refused 401 or 403"),
+            ("http://c.test/x/closed;a/x", "closed"),
+        ],
+    );
+}
+
+#[test]
+fn a_route_says_how_its_service_reads_a_path() {
+    outcomes(
+        "- { name: queues, match: { host: q.test, path: '/api/*' }, allow_encoded: [ slash ], to: s, filters: [ \
+             { access: { allow: [ { path: '/api/queues/{vhost}/{name}' } ], deny: [ { path: '/api/queues/s' } ] } } ] }\n\
+         - { name: plain, match: { path: '/x/{name}' }, allow_encoded: [ double_slash, semicolon ], to: s }\n\
+         - { name: strict, match: { path: '/y/{name}' }, to: s }\n\
+         - { name: guarded, to: s, filters: [ { auth: { network: 203.0.113.0/24 } } ] }\n",
+        &[
+            ("http://q.test/api/queues/%2F/q1", "queues"),
+            ("http://q.test/api/queues/a%2Fb/q1", "queues"),
+            ("http://q.test/api/queues/a/q1;v", "queues"),
+            ("http://q.test/api/queues/s", "refused 401 or 403"),
+            ("http://q.test/api/queues/s;v", "refused 401 or 403"),
+            ("/x/a", "plain"),
+            ("/x//a", "plain"),
+            ("/x/;a", "plain"),
+            ("/x//;a", "plain"),
+            ("/x/a%2Fb", "400"),
+            ("/x//a%2Fb", "400"),
+            ("/y//a", "400"),
+            ("/y/;a", "400"),
+        ],
+    );
+}
+
+/// A signed link for one of two routes with the same `signed_url` opened a path of the other one.
+#[test]
+fn a_filter_that_looks_at_the_name_of_its_route_is_not_that_of_another_route() {
+    let links = "auth: { signed_url: { secrets: { k: { value: '0123456789abcdef' } }";
+    outcomes(
+        &format!(
+            "- {{ name: links, match: {{ host: l.test }}, to: s, filters: [ {{ {links} }} }} }} ] }}\n\
+             - {{ name: others, match: {{ host: l.test, path: '/a/*' }}, to: s, filters: [ {{ {links} }} }} }} ] }}\n\
+             - {{ name: one, match: {{ host: m.test }}, to: s, filters: [ {{ {links}, scope: m }} }} }} ] }}\n\
+             - {{ name: two, match: {{ host: m.test, path: '/a/*' }}, to: s, filters: [ {{ {links}, scope: m }} }} }} ] }}\n\
+             - {{ name: asked, match: {{ path: '/a/*' }}, to: s, filters: [ {{ ext: {{ service: s, on_failure: pass }} }} ] }}\n\
+             - {{ name: too, match: {{ path: '/a/b/*' }}, to: s, filters: [ {{ ext: {{ service: s, on_failure: pass }} }} ] }}\n\
+             - {{ name: unasked, to: s }}\n"
+        ),
+        &[
+            ("http://l.test/a;v/x", "400"),
+            ("http://l.test/b;v/x", "refused 401 or 403"),
+            ("http://m.test/a;v/x", "refused 401 or 403"),
+            ("/a;v/x", "400"),
+            ("/a/b;v/x", "400"),
+            ("/a/c;v/x", "asked"),
+            ("/c;v/x", "unasked"),
+        ],
+    );
+}
+
+/// Checks what becomes of requests with these URLs: the name of their route, or the status of their refusal.
+fn outcomes(routes: &str, expected: &[(&str, &str)]) {
+    let config = format!(
+        "listeners: {{ web: {{ address: ':8080' }} }}\n\
+         services: {{ s: {{ endpoints: 'http://10.0.0.1:80' }} }}\n\
+         routes:\n{routes}"
+    );
+    let plan = check_text("t.yaml", &config, &|_| None).unwrap_or_else(|report| panic!("{report}")).plan;
+    for (path, expected) in expected {
         let question = Question {
             method: "GET".into(),
-            url: if path.starts_with('/') { format!("http://a.test{path}") } else { path.into() },
+            url: if path.starts_with('/') { format!("http://a.test{path}") } else { (*path).into() },
             headers: Vec::new(),
             from: None,
             listener: None,
@@ -380,6 +443,6 @@ fn no_reading_of_a_path_reaches_a_service_around_a_guard() {
             (Some(fault), _) => fault.status.to_string(),
             (None, route) => plan.route(route).unwrap().name.to_string(),
         };
-        assert_eq!(told, expected, "{path}");
+        assert_eq!(told, *expected, "{path}");
     }
 }

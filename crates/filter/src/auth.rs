@@ -97,6 +97,11 @@ pub(crate) trait Method: Any + Debug + Send + Sync {
     /// Called with the head of the final response, unless the filter has given it itself.
     fn on_response(&self, _cx: &mut ResponseCx<'_>) {}
 
+    /// See [`Filter::decides_by_route`].
+    fn decides_by_route(&self) -> bool {
+        false
+    }
+
     /// Services that it asks.
     fn calls(&self) -> Vec<Arc<str>> {
         Vec::new()
@@ -339,6 +344,10 @@ impl Filter for Auth {
 
     fn guards(&self) -> bool {
         !self.is_dry
+    }
+
+    fn decides_by_route(&self) -> bool {
+        self.methods.iter().any(|method| method.decides_by_route())
     }
 
     fn verifies(&self) -> bool {

@@ -292,6 +292,16 @@ impl Filter for Ext {
         !self.passes
     }
 
+    /// Whatever becomes of requests when there is no answer: the service may refuse any request.
+    fn restricts(&self) -> bool {
+        true
+    }
+
+    /// The service is told the name of the route.
+    fn decides_by_route(&self) -> bool {
+        true
+    }
+
     /// It may: what a service says to a request that it has changed may be for that client alone.
     fn verifies(&self) -> bool {
         true

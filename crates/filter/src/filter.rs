@@ -104,6 +104,12 @@ pub trait Filter: Any + Debug + Send + Sync {
         self.guards()
     }
 
+    /// Whether its decision may depend on the route: as a filter of another route it may decide otherwise about the same
+    /// request, even if both have one text.
+    fn decides_by_route(&self) -> bool {
+        false
+    }
+
     /// Whether it verifies who the client is, so that the service may answer for that client alone.
     fn verifies(&self) -> bool {
         false

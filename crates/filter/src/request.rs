@@ -32,7 +32,7 @@ pub struct Facts<'a> {
     pub port: u16,
     /// The path in normal form, as it is forwarded. Conditions match [`Facts::matched_path`].
     pub path: &'a [u8],
-    /// The readings of the path, if they differ from the forwarded path.
+    /// The readings of the path, if they differ from the forwarded path: those that the route's endpoint may take.
     pub readings: Option<PathReadings<'a>>,
     /// The query as it came, without `?`.
     pub query: Option<&'a [u8]>,
@@ -74,7 +74,7 @@ impl<'a> Facts<'a> {
     /// Whether any reading of the path passes: the matched form, or another interpretation by an endpoint.
     pub fn any_reading(&self, mut test: impl FnMut(&[u8]) -> bool) -> bool {
         test(self.matched_path())
-            || self.readings.is_some_and(|readings| readings.any_other(self.path, false, &mut test))
+            || self.readings.is_some_and(|readings| readings.others().any(|(_, other)| test(other)))
     }
 }
 

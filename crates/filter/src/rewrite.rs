@@ -220,7 +220,7 @@ impl PathChange {
             Self::Regex { regex, to, .. } => {
                 let made_of = |path: &[u8]| regex.matches(path).then(|| replaced(regex, to, path));
                 // First the client's spelling, then the matched form.
-                made_of(path).or_else(|| made_of(&matched_form(path)?.0))
+                made_of(path).or_else(|| made_of(&matched_form(path)?))
             }
         }
     }

@@ -105,7 +105,7 @@ impl TargetEdit {
 
     /// A target with its path in the matched form; `None`: the path already has that form.
     pub(crate) fn matched(&self) -> Option<Self> {
-        let (path, _) = matched_form(&self.path)?;
+        let path = matched_form(&self.path)?;
         Some(Self { path, ..Self::default() })
     }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_core::Fault;
-use thalweg_http::{FieldSet, HeadLimits, PathReadings, ResponseHead, Version, matched_form};
+use thalweg_http::{Doubts, FieldSet, HeadLimits, PathReadings, ResponseHead, Version, write_readings};
 
 /// Files beside a configuration in this directory.
 pub(crate) struct Beside(pub(crate) PathBuf);
@@ -67,6 +67,8 @@ pub(crate) struct Asked {
     pub(crate) method: &'static str,
     pub(crate) scheme: &'static str,
     path: String,
+    /// Constructs in the path that the route declares to be read as the matched form.
+    pub(crate) settled: Doubts,
     pub(crate) query: Option<String>,
     /// Lines of the request.
     pub(crate) fields: Vec<u8>,
@@ -100,6 +102,7 @@ impl Asked {
             method: "GET",
             scheme: "https",
             path: path.to_owned(),
+            settled: Doubts::NONE,
             query: None,
             fields: Vec::new(),
             target,
@@ -149,11 +152,12 @@ impl Asked {
     pub(crate) fn call<T>(&mut self, call: impl FnOnce(&mut RequestCx<'_>) -> T) -> T {
         let mut known = FieldSet::default();
         let query = self.query.as_deref().map(str::as_bytes);
-        let form = matched_form(self.path.as_bytes());
+        let mut written = Vec::new();
+        let matched = write_readings(self.path.as_bytes(), &mut written);
         let facts = Facts {
             method: self.method.as_bytes(),
             scheme: self.scheme,
-            readings: form.as_ref().map(|(matched, doubts)| PathReadings { matched, doubts: *doubts }),
+            readings: matched.map(|matched| PathReadings::new(&written, matched).settle(self.settled)),
             query,
             is_dry_run: self.is_dry_run,
             now: self.now.unwrap_or_else(Instant::now),

@@ -36,7 +36,7 @@ pub use h1::response::ResponseHead;
 pub use h1::{HeadLimits, Progress};
 pub use http_url::HttpUrl;
 pub use method::{Method, Version};
-pub use path_readings::{Doubts, PathReadings, decode_path, matched_form, prefix_len, write_matched_form};
+pub use path_readings::{Doubts, PathReadings, decode_path, matched_form, prefix_len, write_readings};
 pub use rules::{RequestRules, Upgrade};
 pub use span::Span;
 pub use target::{Escapes, Target, TargetForm, normalize_path, parse_target, path_is_normal, write_query};

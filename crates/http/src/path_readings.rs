@@ -1,70 +1,128 @@
 //! The matched form of a path, and its other readings (decision 0005). A *reading* is one interpretation of a path by
 //! an endpoint; *doubts* are the constructs in it that endpoints interpret differently.
 //!
-//! Called once per request after [`crate::normalize_path`], and only for paths for which [`crate::path_is_normal`] is
-//! false. Routes and conditions match that form; the normal form is forwarded. Invariant: two paths that name the
-//! same file have the same form.
+//! All readings are written once per request, after [`crate::normalize_path`], and only for paths for which
+//! [`crate::path_is_normal`] is false. Routes and conditions match the matched form, and conditions of protections the
+//! other readings too; the normal form is forwarded. Invariant: two paths that name the same file have the same matched
+//! form. Bound: eight readings, each at most three times as long as the path.
 
 use crate::octet;
 use std::borrow::Cow;
 
-/// Bits for the constructs that path parsers interpret differently.
-const EMPTY: u8 = 1;
-const PARAMETERS: u8 = 1 << 1;
-const SEPARATORS: u8 = 1 << 2;
-const ALL: u8 = EMPTY | PARAMETERS | SEPARATORS;
-
-/// The constructs in a path that endpoints interpret differently: empty segments, parameters, encoded slashes and
-/// backslashes.
+/// Constructs in a path that endpoints interpret differently.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Doubts(u8);
 
-/// The readings of a path whose matched form differs from its normal form, or that has doubts.
+impl Doubts {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// Empty segments, `//`: some endpoints remove them, some take them for names.
+    pub const EMPTY: Self = Self(1);
+    /// Parameters, `;x`: some endpoints cut them.
+    pub const PARAMETERS: Self = Self(1 << 1);
+    /// Encoded slashes and backslashes: some endpoints read them as slashes.
+    pub const SEPARATORS: Self = Self(1 << 2);
+    const ALL: Self = Self(0b111);
+
+    /// Those of both.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are among them.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether one of `other` is among them.
+    pub const fn has_any(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// The sets of one or more of them.
+    fn combinations(self) -> impl Iterator<Item = Self> {
+        (1..=Self::ALL.0).map(Self).filter(move |some| self.contains(*some))
+    }
+}
+
+/// The readings of a path whose matched form differs from its normal form, or that has doubts: a view of what
+/// [`write_readings`] has written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PathReadings<'a> {
     /// The matched form.
     pub matched: &'a [u8],
-    /// The constructs that endpoints interpret differently.
-    pub doubts: Doubts,
+    /// The others, each behind its interpretations and its length.
+    others: &'a [u8],
+    /// Constructs that the endpoint is known to read as the matched form does.
+    settled: Doubts,
 }
 
-impl PathReadings<'_> {
-    /// Calls `test` with the other readings of `path` until it returns true; returns whether it did. The readings are
-    /// the combinations of three interpretations, as far as they differ, at most seven: empty segments are kept,
-    /// parameters (`;x`) are cut, encoded slashes and backslashes are slashes. `keeps_encoded`: encoded slashes and
-    /// backslashes do not separate segments.
-    pub fn any_other(self, path: &[u8], keeps_encoded: bool, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        let Doubts(doubts) = self.doubts;
-        let doubts = if keeps_encoded { doubts & !SEPARATORS } else { doubts };
-        let mut reading = Vec::new();
-        (1..=ALL).filter(|ways| ways & !doubts == 0).any(|ways| {
-            reading.clear();
-            write_reading(path, ways, &mut reading);
-            test(&reading)
-        })
+impl<'a> PathReadings<'a> {
+    /// The readings in what [`write_readings`] has written; `matched` is the length that it gave.
+    pub fn new(written: &'a [u8], matched: usize) -> Self {
+        let (matched, others) = written.split_at_checked(matched).unwrap_or((written, &[]));
+        Self { matched, others, settled: Doubts::NONE }
+    }
+
+    /// The same for an endpoint that reads these constructs as the matched form does.
+    #[must_use]
+    pub const fn settle(self, settled: Doubts) -> Self {
+        Self { settled, ..self }
+    }
+
+    /// The other readings, with the constructs that each interprets differently than the matched form does: empty
+    /// segments are kept, parameters are cut, encoded slashes and backslashes are slashes. All combinations that the
+    /// path gives rise to, at most seven; those of one construct come before those that add it to others.
+    pub fn others(self) -> impl Iterator<Item = (Doubts, &'a [u8])> {
+        let mut rest = self.others;
+        let next = move || {
+            let ([ways, length @ ..], behind) = rest.split_first_chunk::<5>()?;
+            let (reading, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = behind;
+            Some((Doubts(*ways), reading))
+        };
+        std::iter::from_fn(next).filter(move |(ways, _)| !ways.has_any(self.settled))
     }
 }
 
-/// Appends the matched form of a path in normal form: characters that need no escape in a segment are decoded, all
-/// others are escaped in upper case, and empty segments are removed except at the end.
-pub fn write_matched_form(path: &[u8], out: &mut Vec<u8>) -> Doubts {
-    write_reading(path, 0, out)
+/// Appends the matched form of a path in normal form, and behind it the other readings for [`PathReadings::new`]. Gives
+/// the length of the matched form; `None`, and nothing is appended: the path has that form and no doubts.
+pub fn write_readings(path: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    let base = out.len();
+    let doubts = write_reading(path, Doubts::NONE, out);
+    let matched = out.len() - base;
+    if doubts == Doubts::NONE && out[base..] == *path {
+        out.truncate(base);
+        return None;
+    }
+    for ways in doubts.combinations() {
+        out.push(ways.0);
+        let at = out.len();
+        out.extend_from_slice(&[0; 4]);
+        write_reading(path, ways, out);
+        // Heads are far smaller than 4 GiB.
+        let length = (out.len() - at - 4) as u32;
+        out[at..at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+    Some(matched)
 }
 
-/// The same as a value, with its doubts; `None`: the path already has that form and no doubts.
-pub fn matched_form(path: &[u8]) -> Option<(Vec<u8>, Doubts)> {
+/// The matched form of a path in normal form: characters that need no escape in a segment are decoded, all others are
+/// escaped in upper case, and empty segments are removed except at the end. `None`: the path already has that form.
+pub fn matched_form(path: &[u8]) -> Option<Vec<u8>> {
     let mut matched = Vec::with_capacity(path.len());
-    let doubts = write_matched_form(path, &mut matched);
-    (doubts != Doubts::default() || matched != path).then_some((matched, doubts))
+    write_reading(path, Doubts::NONE, &mut matched);
+    (matched != path).then_some(matched)
 }
 
-/// A path in normal form with the escapes of [`write_matched_form`] but all of its segments: for decision services.
+/// A path in normal form with the escapes of [`matched_form`] but all of its segments: for decision services.
 pub fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
     if path.iter().all(|byte| octet::is_segment(*byte) || *byte == b'/') {
         return Cow::Borrowed(path);
     }
     let mut decoded = Vec::with_capacity(path.len());
-    write_reading(path, EMPTY, &mut decoded);
+    write_reading(path, Doubts::EMPTY, &mut decoded);
     Cow::Owned(decoded)
 }
 
@@ -134,32 +192,37 @@ fn first_piece(path: &[u8]) -> Option<(Piece, &[u8])> {
     Some((piece, rest))
 }
 
-/// Appends a reading of a path; gives its doubts.
-fn write_reading(path: &[u8], ways: u8, out: &mut Vec<u8>) -> Doubts {
+/// Appends the reading of a path that interprets the constructs of `ways` differently than the matched form; gives its
+/// doubts.
+fn write_reading(path: &[u8], ways: Doubts, out: &mut Vec<u8>) -> Doubts {
     let base = out.len();
-    let (mut doubts, mut rest, mut is_left_out, mut was_slash) = (0, path, false, false);
+    let (keeps_empty, cuts) = (ways.contains(Doubts::EMPTY), ways.contains(Doubts::PARAMETERS));
+    let separates = ways.contains(Doubts::SEPARATORS);
+    let (mut doubts, mut rest, mut is_left_out, mut was_slash) = (Doubts::NONE, path, false, false);
     while let Some((piece, behind)) = first_piece(rest) {
         rest = behind;
         let is_separator = matches!(piece, Piece::Escape(b'/' | b'\\'));
         if is_separator {
-            doubts |= SEPARATORS;
+            doubts = doubts.union(Doubts::SEPARATORS);
         }
         let is_slash = piece == Piece::Byte(b'/');
-        if is_slash && was_slash {
-            doubts |= EMPTY;
+        // Also a segment that is empty once its parameters are cut.
+        let ends_segment = is_slash || is_separator || piece == Piece::Byte(b';');
+        if ends_segment && was_slash {
+            doubts = doubts.union(Doubts::EMPTY);
         }
-        was_slash = is_slash;
+        was_slash = is_slash || is_separator;
         match piece {
-            _ if is_slash || (is_separator && ways & SEPARATORS != 0) => {
+            _ if is_slash || (is_separator && separates) => {
                 is_left_out = false;
-                if ways & EMPTY != 0 || out.len() == base || !out.ends_with(b"/") {
+                if keeps_empty || out.len() == base || !out.ends_with(b"/") {
                     out.push(b'/');
                 }
                 continue;
             }
             Piece::Byte(b';') => {
-                doubts |= PARAMETERS;
-                is_left_out |= ways & PARAMETERS != 0;
+                doubts = doubts.union(Doubts::PARAMETERS);
+                is_left_out |= cuts;
             }
             _ => {}
         }
@@ -169,7 +232,7 @@ fn write_reading(path: &[u8], ways: u8, out: &mut Vec<u8>) -> Doubts {
             Piece::Escape(byte) => octet::write_escape(out, byte),
         }
     }
-    Doubts(doubts)
+    doubts
 }
 
 #[cfg(test)]
@@ -177,20 +240,18 @@ mod tests {
     use super::*;
 
     fn matched(path: &str) -> String {
-        let form = matched_form(path.as_bytes()).map_or_else(|| path.as_bytes().to_vec(), |(form, _)| form);
-        String::from_utf8(form).unwrap()
+        String::from_utf8(matched_form(path.as_bytes()).unwrap_or_else(|| path.into())).unwrap()
     }
 
-    fn others(path: &str, keeps_encoded: bool) -> Vec<String> {
-        let mut all = Vec::new();
-        if let Some((matched, doubts)) = matched_form(path.as_bytes()) {
-            let readings = PathReadings { matched: &matched, doubts };
-            readings.any_other(path.as_bytes(), keeps_encoded, &mut |other| {
-                all.push(String::from_utf8(other.to_vec()).unwrap());
-                false
-            });
-        }
-        all
+    fn others(path: &str, settled: Doubts) -> Vec<String> {
+        let mut written = b"before".to_vec();
+        let Some(matched) = write_readings(path.as_bytes(), &mut written) else {
+            assert_eq!(written, b"before");
+            return Vec::new();
+        };
+        let readings = PathReadings::new(&written[6..], matched).settle(settled);
+        assert_eq!(readings.matched, self::matched(path).as_bytes());
+        readings.others().map(|(_, other)| String::from_utf8(other.to_vec()).unwrap()).collect()
     }
 
     #[test]
@@ -226,11 +287,21 @@ mod tests {
             ("/a//b;c", &["/a//b;c", "/a/b", "/a//b"]),
             // A parameter ends at the next slash, also at an encoded one if that separates segments.
             ("/a;x%2Fb", &["/a", "/a;x/b", "/a/b"]),
+            // A segment may be empty only once a parameter is cut or an escape decoded.
+            ("/a/;x/b", &["/a/;x/b", "/a/b", "/a//b"]),
+            ("/a/%5Cb", &["/a/%5Cb", "/a/b", "/a//b"]),
         ] {
-            assert_eq!(others(path, false), expected, "{path}");
+            assert_eq!(others(path, Doubts::NONE), expected, "{path}");
         }
-        assert_eq!(others("/a%2Fb;c", true), ["/a%2Fb"]);
-        assert_eq!(others("/a%2F%2Fb//c;d", false).len(), 7);
+        assert_eq!(others("/a%2F%2Fb//c;d", Doubts::NONE).len(), 7);
+        for (settled, expected) in [
+            (Doubts::EMPTY, &["/a%2F/b", "/a/b;c", "/a/b"][..]),
+            (Doubts::PARAMETERS, &["/a%2F//b;c", "/a/b;c", "/a///b;c"]),
+            (Doubts::SEPARATORS, &["/a%2F//b;c", "/a%2F/b", "/a%2F//b"]),
+            (Doubts::ALL, &[]),
+        ] {
+            assert_eq!(others("/a%2F//b;c", settled), expected, "{settled:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use thalweg_core::Fault;
 use crate::authority::parse_authority;
 use crate::method::Method;
 use crate::octet;
+use crate::path_readings::Doubts;
 use crate::span::Span;
 
 /// The four forms of RFC 9112 §3.2.
@@ -43,7 +44,9 @@ pub struct Target {
     pub query: Option<Span>,
 }
 
-/// Escapes in a path that change how it is read once they are decoded. A route refuses them unless it allows them.
+/// What a path may hold only where its route says how the endpoint reads it. Escapes that change a path once they are
+/// decoded are refused unless the route allows them; `//` and `;` are refused only beside a guarded route
+/// ([`crate::path_readings`]).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Escapes(u8);
 
@@ -64,9 +67,18 @@ impl Escapes {
     pub const CONTROL: Self = Self(1 << 1);
     /// `%5C`
     pub const BACKSLASH: Self = Self(1 << 2);
+    /// `//`, which is never among the escapes of a path.
+    pub const DOUBLE_SLASH: Self = Self(1 << 3);
+    /// `;`, which is never among the escapes of a path.
+    pub const SEMICOLON: Self = Self(1 << 4);
     /// All, with their names in the configuration.
-    pub const ALL: [(Self, &str); 3] =
-        [(Self::SLASH, "slash"), (Self::CONTROL, "control"), (Self::BACKSLASH, "backslash")];
+    pub const ALL: [(Self, &str); 5] = [
+        (Self::SLASH, "slash"),
+        (Self::CONTROL, "control"),
+        (Self::BACKSLASH, "backslash"),
+        (Self::DOUBLE_SLASH, "double_slash"),
+        (Self::SEMICOLON, "semicolon"),
+    ];
 
     /// The names of those that are among them.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
@@ -93,6 +105,22 @@ impl Escapes {
     /// Whether all of `other` are among them.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The doubts about a path that a route settles by allowing these: its endpoint reads the path as the matched form
+    /// does.
+    pub const fn settles(self) -> Doubts {
+        let mut settled = Doubts::NONE;
+        if self.contains(Self::SLASH) {
+            settled = settled.union(Doubts::SEPARATORS);
+        }
+        if self.contains(Self::DOUBLE_SLASH) {
+            settled = settled.union(Doubts::EMPTY);
+        }
+        if self.contains(Self::SEMICOLON) {
+            settled = settled.union(Doubts::PARAMETERS);
+        }
+        settled
     }
 
     /// Why a path with these is refused by a route that allows those of `allowed` only.
@@ -197,7 +225,7 @@ fn begins_like_an_authority(path: &[u8]) -> bool {
 }
 
 /// Whether the path is certainly its own normal form with a single reading, as nearly all paths are. True guarantees
-/// that [`normalize_path`] and [`crate::matched_form`] give the same bytes, no escapes and no doubts; false
+/// that [`normalize_path`] gives the same bytes and no escapes, and [`crate::write_readings`] gives `None`; false
 /// guarantees nothing.
 pub fn path_is_normal(path: &[u8]) -> bool {
     if path.first() != Some(&b'/') || begins_like_an_authority(path) {

@@ -12,7 +12,7 @@ use thalweg_http::rules::{expects_continue, host_of, strip_request, strip_respon
 use thalweg_http::{
     BodyReader, BodyStep, FieldId, Framing, HeadLimits, Method, Progress, RequestHead, RequestRules,
     ResponseHead, Span, matched_form, normalize_path, octet, parse_authority, parse_target, path_is_normal,
-    write_matched_form, write_normal_host,
+    write_normal_host,
 };
 
 const LIMITS: HeadLimits = HeadLimits { line: 60, head: 200, fields: 6 };
@@ -256,15 +256,12 @@ proptest! {
         let forms = [&one, &other].map(|path| {
             let mut normal = Vec::new();
             normalize_path(path, &mut normal).ok().map(|_| {
-                let mut matched = Vec::new();
-                write_matched_form(&normal, &mut matched);
-                matched
+                matched_form(&normal).unwrap_or(normal)
             })
         });
         if let [Some(one), Some(other)] = &forms {
             prop_assert_eq!(one, other);
-            let again = matched_form(one).map_or_else(|| one.clone(), |(again, _)| again);
-            prop_assert_eq!(one, &again);
+            prop_assert_eq!(matched_form(one), None);
         }
     }
 

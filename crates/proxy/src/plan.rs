@@ -451,7 +451,7 @@ pub struct Route {
     pub service_timeouts: Arc<[(ServiceId, Timeouts)]>,
     /// Bounds on its exchanges.
     pub limits: RouteLimits,
-    /// Escapes that its requests may have in their paths; others are refused. Default none.
+    /// What its requests may have in their paths; see [`Escapes`]. Default none.
     pub allow_encoded: Escapes,
 }
 

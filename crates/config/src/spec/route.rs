@@ -51,24 +51,32 @@ pub struct RouteSpec {
     /// Bounds on its exchanges.
     #[serde(default)]
     pub limits: RouteLimitsSpec,
-    /// Percent-encoded characters that paths of its requests may have and that are refused otherwise: `slash` at the
-    /// edge of a segment, `control`, `backslash`.
+    /// What paths of its requests may have that is refused otherwise. Percent-encoded: `slash` at the edge of a segment,
+    /// `control`, `backslash`. As it is, where another reading of the path belongs to a guarded route: `double_slash`,
+    /// `semicolon`.
     #[schemars(extend("x-default-words" = "none"))]
     #[serde(default)]
     pub allow_encoded: ListSpec<EncodedSpec>,
 }
 
-/// What may be percent-encoded in a path.
+/// What a path may have.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq)]
-#[serde(rename_all = "snake_case", expecting = "`slash`, `control` or `backslash`")]
+#[serde(
+    rename_all = "snake_case",
+    expecting = "`slash`, `control`, `backslash`, `double_slash` or `semicolon`"
+)]
 pub enum EncodedSpec {
-    /// `%2F` at the edge of a segment or beside another one, where decoding it makes an empty segment. Elsewhere it is
-    /// always forwarded.
+    /// `%2F` at the edge of a segment or beside another one, where decoding it makes an empty segment; and everywhere,
+    /// `%2F` and `%5C` are no slashes to the service, whatever guarded route the path would belong to if they were.
     Slash,
     /// `%01` to `%1F` and `%7F`. `%00` is always refused.
     Control,
     /// `%5C`.
     Backslash,
+    /// `//`: the service reads it as `/`, or has nothing protected below a path with an empty segment.
+    DoubleSlash,
+    /// `;`: the service reads it as any other character and cuts no parameters.
+    Semicolon,
 }
 
 /// `routes[].match:` every condition that is written must hold.

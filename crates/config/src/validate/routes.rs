@@ -151,6 +151,8 @@ pub(crate) fn encoded(list: &ListSpec<EncodedSpec>) -> Escapes {
         EncodedSpec::Slash => Escapes::SLASH,
         EncodedSpec::Control => Escapes::CONTROL,
         EncodedSpec::Backslash => Escapes::BACKSLASH,
+        EncodedSpec::DoubleSlash => Escapes::DOUBLE_SLASH,
+        EncodedSpec::Semicolon => Escapes::SEMICOLON,
     });
     all.fold(Escapes::NONE, Escapes::union)
 }

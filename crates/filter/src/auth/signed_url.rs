@@ -159,6 +159,11 @@ impl Method for SignedUrl {
         words.join(", ")
     }
 
+    /// The name of the route is signed, unless there is a scope.
+    fn decides_by_route(&self) -> bool {
+        self.scope.is_none()
+    }
+
     fn check(&self, cx: &mut RequestCx<'_>) -> Finding {
         match self.verify(cx) {
             Ok(Some(_)) => Finding::Verified(Identity::new("signed_url", "")),

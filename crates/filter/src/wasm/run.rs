@@ -289,6 +289,16 @@ impl Filter for Wasm {
         !self.passes
     }
 
+    /// Whatever becomes of requests when the module fails: it may refuse any request.
+    fn restricts(&self) -> bool {
+        true
+    }
+
+    /// The module may look at the name of the route.
+    fn decides_by_route(&self) -> bool {
+        true
+    }
+
     /// It may: nobody knows what a module looks at.
     fn verifies(&self) -> bool {
         true

@@ -104,7 +104,7 @@ pub(crate) fn split<'a>(
         host: named.host(),
         port: named.port(),
         path: path.of(received),
-        readings: path.readings(),
+        readings: path.readings().map(|readings| readings.settle(route.allow_encoded.settles())),
         query: x.target_query.of(received),
         client_ip: x.client_ip,
         peer: around.peer,

@@ -11,13 +11,8 @@ use std::iter::once;
 use std::sync::Arc;
 use thalweg_core::Fault;
 use thalweg_filter::Step;
-use thalweg_http::{Escapes, PathReadings};
+use thalweg_http::{Doubts, PathReadings};
 use thalweg_route::RouteId;
-
-const READ_OTHERWISE: Fault = Fault::request(
-    400,
-    "an empty segment, a parameter or an encoded slash in a path that can be read as that of a protected route",
-);
 
 /// Checks that the route has all restricting filters of the routes of the other readings.
 ///
@@ -30,16 +25,41 @@ pub(crate) fn check_readings(
     readings: PathReadings<'_>,
 ) -> Result<(), Fault> {
     let Some(route) = plan.route(Some(found)) else { return Ok(()) };
-    // `allow_encoded: [ slash ]` declares that the endpoint does not decode them.
-    let keeps_encoded = route.allow_encoded.contains(Escapes::SLASH);
-    let mut is_open = |path: &[u8]| {
+    let mut readings = readings.settle(route.allow_encoded.settles()).others();
+    let unguarded = readings.find(|(_, path)| {
         let other =
             with_path(x, path, listener, |query| plan.table.find(query)).filter(|other| *other != found);
         plan.route(other).is_some_and(|other| !has_all_of(route, other, (listener, service)))
-    };
-    match readings.any_other(x.path.of(&x.received), keeps_encoded, &mut is_open) {
-        true => Err(READ_OTHERWISE),
-        false => Ok(()),
+    });
+    unguarded.map_or(Ok(()), |(ways, _)| Err(read_otherwise(ways)))
+}
+
+/// The refusal of a path with these constructs, with the words by which a route declares that its endpoint does not
+/// read them so.
+fn read_otherwise(ways: Doubts) -> Fault {
+    macro_rules! fault {
+        ($what:literal, $words:literal) => {
+            Fault::request(
+                400,
+                concat!(
+                    $what,
+                    " in a path that can be read as that of a protected route; `allow_encoded` of the route taken lacks ",
+                    $words
+                ),
+            )
+        };
+    }
+    match [Doubts::EMPTY, Doubts::PARAMETERS, Doubts::SEPARATORS].map(|one| ways.contains(one)) {
+        [true, false, false] => fault!("an empty segment", "`double_slash`"),
+        [false, true, false] => fault!("a parameter", "`semicolon`"),
+        [true, true, false] => fault!("an empty segment and a parameter", "`double_slash` or `semicolon`"),
+        [false, false, _] => fault!("an encoded slash", "`slash`"),
+        [true, false, true] => fault!("an empty segment and an encoded slash", "`double_slash` or `slash`"),
+        [false, true, true] => fault!("a parameter and an encoded slash", "`semicolon` or `slash`"),
+        [true, true, true] => fault!(
+            "an empty segment, a parameter and an encoded slash",
+            "`double_slash`, `semicolon` or `slash`"
+        ),
     }
 }
 
@@ -51,10 +71,13 @@ fn has_all_of(route: &Route, other: &Route, (listener, service): (u16, Option<Se
     wanted.all(|step| !step.filter.restricts() || there.iter().any(|known| is_same(known, step)))
 }
 
-/// Whether `one` is the same filter as `other`, and runs whenever `other` does. Steps of a configuration are compared
-/// by the digests of their text: `Filter::argument` omits secrets, and two filters with different keys may show the
-/// same.
+/// Whether `one`, a filter of another route, decides the same as `other` about the same request, and runs whenever
+/// `other` does. Steps of a configuration are compared by the digests of their text: `Filter::argument` omits secrets,
+/// and two filters with different keys may show the same.
 fn is_same(one: &Step, other: &Step) -> bool {
+    if other.filter.decides_by_route() {
+        return false;
+    }
     let when = |step: &Step| step.when.iter().map(ToString::to_string).collect::<Vec<_>>();
     let (is_argument, is_when) = match (one.written, other.written) {
         (Some(one), Some(other)) => (one.argument == other.argument, one.when == other.when),

@@ -70,7 +70,7 @@ fn write_route(f: &mut fmt::Formatter<'_>, route: &TakenRoute) -> fmt::Result {
         writeln!(f, "  exchanges under way: at most {most}")?;
     }
     if !route.allow_encoded.is_empty() {
-        writeln!(f, "  encoded in the path: {} allowed", route.allow_encoded.join(", "))?;
+        writeln!(f, "  the path may have: {}", route.allow_encoded.join(", "))?;
     }
     if let Some(key) = &route.split_by {
         writeln!(f, "  split by {key}")?;

@@ -549,9 +549,9 @@ impl Exchange {
         x.request.fields.retain(|field| matches!(field.id, FieldId::UserAgent | FieldId::Referer));
         x.request.fields.shrink_to_fit();
         x.received.truncate(x.consumed);
-        for buffer in [&mut x.received, &mut x.authority.written, &mut x.path.written] {
-            buffer.shrink_to_fit();
-        }
+        x.received.shrink_to_fit();
+        x.authority.written.shrink_to_fit();
+        x.path.shrink();
         (x.answered, x.tried) = (Vec::new(), Vec::new());
         if let Some(filtering) = &mut x.filtering {
             // Who it is, and what filters hold until it is over, is all that is left to know.

@@ -199,7 +199,8 @@ impl Worker {
     /// Counts the buffers of a waiting exchange, plus `beside` further bytes.
     pub(crate) fn note_held(&self, x: &Exchange, beside: usize) {
         if let Token::Task(task) = Token::from(x.owner) {
-            self.held.set(task, x.received.capacity() + x.answered.capacity() + beside);
+            let own = [&x.received, &x.answered, &x.path.written].map(Vec::capacity);
+            self.held.set(task, own.iter().sum::<usize>() + beside);
         }
     }
 
