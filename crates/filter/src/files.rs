@@ -23,6 +23,7 @@ use serde::Deserialize;
 use std::fs::{File, Metadata};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Arc;
 use thalweg_core::{Fault, FaultKind};
 
@@ -265,6 +266,10 @@ impl Filter for Files {
 
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
+    }
+
+    fn root(&self) -> Option<&Path> {
+        Some(&self.root.path)
     }
 
     fn answers(&self) -> bool {

@@ -5,6 +5,7 @@ use crate::{CacheRule, Reply, RequestCx, ResponseCx};
 use std::any::Any;
 use std::fmt::{self, Debug, Formatter};
 use std::ops::BitOr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,11 @@ pub trait Filter: Any + Debug + Send + Sync {
 
     /// Work beside the requests, as long as it stands in the configuration in force.
     fn upkeep(&self) -> Option<Arc<dyn Upkeep>> {
+        None
+    }
+
+    /// The directory with whose files it answers.
+    fn root(&self) -> Option<&Path> {
         None
     }
 

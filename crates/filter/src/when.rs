@@ -270,6 +270,16 @@ impl When {
         !self.statuses.is_empty() || !self.types.is_empty()
     }
 
+    /// Whether it depends on the path of the request.
+    pub fn is_about_path(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    /// Whether it depends on the host of the request.
+    pub fn is_about_host(&self) -> bool {
+        !self.hosts.is_empty()
+    }
+
     /// Whether a request fits.
     pub fn fits_request(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         self.fits_path(facts.matched_path()) && self.fits_beside_path(facts, fields)

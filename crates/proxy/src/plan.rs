@@ -30,8 +30,9 @@ use thalweg_filter::Chain;
 pub use thalweg_http::Escapes;
 use thalweg_http::HeadLimits;
 use thalweg_net::connect::needs_keepalive;
+pub use thalweg_net::interfaces::is_machines;
 use thalweg_observe::trace::Tracing;
-use thalweg_route::{PathPattern, Query, RouteId, Table};
+use thalweg_route::{PathPattern, Query, RouteId, RouteMatch, Table};
 use thalweg_tls::AcmePolicy;
 use thalweg_tls::{Acceptor, Tickets};
 use thalweg_upstream::{HashKey, Priority, QueuePolicy, Service};
@@ -81,15 +82,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The listeners that the route at a position names; none: every one that takes requests.
-    pub fn listeners_of(&self, position: usize) -> impl Iterator<Item = &Listener> {
+    /// The match of the route at a position.
+    pub fn match_of(&self, position: usize) -> Option<&RouteMatch> {
         // Those of connections stand behind the others and have a table of their own.
         let (table, position) = match position.checked_sub(self.table.len()) {
             None => (&self.table, position),
             Some(position) => (&self.connections, position),
         };
-        let id = u32::try_from(position).ok().map(RouteId);
-        let numbers = id.and_then(|id| table.written(id)).map_or(&[][..], |route| &route.listeners);
+        table.written(RouteId(u32::try_from(position).ok()?))
+    }
+
+    /// The listeners that the route at a position names; none: every one that takes requests.
+    pub fn listeners_of(&self, position: usize) -> impl Iterator<Item = &Listener> {
+        let numbers = self.match_of(position).map_or(&[][..], |route| &route.listeners);
         numbers.iter().filter_map(|number| self.listeners.get(usize::from(*number)))
     }
 

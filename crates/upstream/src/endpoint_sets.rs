@@ -17,6 +17,7 @@ use std::time::Instant;
 use thalweg_balance::{Balance, Candidate, Seed, endpoint_id};
 use thalweg_core::limits;
 use thalweg_net::connect::PeerAddress;
+use thalweg_net::interfaces::is_machines;
 use thalweg_tls::{Connector, PeerTerms};
 
 /// What host names stood for when they were resolved last.
@@ -253,18 +254,20 @@ fn identity(address: &Address, url: &str, resolved: &PeerAddress) -> u64 {
 
 /// Whether an added endpoint resolved to an address that is forbidden to the service: see [`Service::kept_off`].
 fn is_kept_off((service, endpoint): (&Service, &Endpoint), address: SocketAddr, names: &Names) -> bool {
-    let (ip, port) = (address.ip().to_canonical(), address.port());
-    // A connection to the unspecified address arrives at the machine itself.
-    let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    let ip = address.ip().to_canonical();
+    // Health checks may ask another port.
+    let checked = service.health.as_ref().and_then(|health| health.port);
+    let asks = |port: u16| port == address.port() || Some(port) == checked;
+    // A server that listens on every address is reached at each address of this machine.
     let is_it = |kept: IpAddr| {
         let kept = kept.to_canonical();
-        kept == ip || is_here(kept) && is_here(ip)
+        kept == ip || is_machines(kept) && is_machines(ip)
     };
     let mut kept = service.kept_off.iter().filter(|_| endpoint.is_added);
     kept.any(|kept| match kept {
-        Address::Socket(kept) => kept.port() == port && is_it(kept.ip()),
-        Address::Name { host, port: of } => {
-            *of == port && names.get(host).is_some_and(|ips| ips.iter().any(|ip| is_it(*ip)))
+        Address::Socket(kept) => asks(kept.port()) && is_it(kept.ip()),
+        Address::Name { host, port } => {
+            asks(*port) && names.get(host).is_some_and(|ips| ips.iter().any(|ip| is_it(*ip)))
         }
         Address::Unix(_) => false,
     })

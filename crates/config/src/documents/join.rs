@@ -187,24 +187,48 @@ fn is_admitted(tree: &Node, problems: &mut Problems) -> bool {
             problems.push(SpecError::new(Class::Invalid, inherit.span, message));
         }
     }
-    for sealed in routes_of(tree).filter_map(|route| route.entry("to")?.entry("sealed")) {
+    for sealed in items_of(tree, "routes").filter_map(|route| route.entry("to")?.entry("sealed")) {
         let message = "`sealed` stands in the file only: its keys open every address of `allow`";
         let help = "send requests to services of the file or of the document";
         problems.push(SpecError::new(Class::Invalid, sealed.span, message).help(help));
     }
-    for ((_, name), span) in Names::of(tree).taken.into_iter().filter(|((_, name), _)| is_made(name)) {
+    let names = Names::of(tree);
+    let own = |section: &'static str, name: &str| names.taken.contains_key(&(section, name.to_owned()));
+    for test in items_of(tree, "tests").filter(|test| matches!(test.kind, Kind::Map(_))) {
+        if !is_of_own(test, &own) {
+            let message = "a test from a source must expect a `route` or a `service` of its own document";
+            let help = "tests of other routes stand in the file";
+            problems.push(SpecError::new(Class::Invalid, test.span, message).help(help));
+        }
+    }
+    for ((_, name), span) in names.taken.into_iter().filter(|((_, name), _)| is_made(name)) {
         let message = format!("`{name}` is a name that is given by position; choose another one");
         problems.push(SpecError::new(Class::Invalid, span, message));
     }
     problems.count() == before
 }
 
-fn routes_of(tree: &Node) -> impl Iterator<Item = &Node> {
-    let routes = match tree.entry("routes").map(|routes| &routes.kind) {
-        Some(Kind::Seq(routes)) => &routes[..],
+fn items_of<'a>(tree: &'a Node, section: &str) -> impl Iterator<Item = &'a Node> {
+    let items = match tree.entry(section).map(|section| &section.kind) {
+        Some(Kind::Seq(items)) => &items[..],
         _ => &[],
     };
-    routes.iter()
+    items.iter()
+}
+
+/// Whether a test expects a route of its document, or any route to a service of it. Another test would say what
+/// becomes of requests of others, and its failure would keep their changes out.
+fn is_of_own(test: &Node, own: &dyn Fn(&'static str, &str) -> bool) -> bool {
+    let expected = |key: &str| match &test.entry("expect")?.entry(key)?.kind {
+        Kind::Str(name) => Some(&**name),
+        _ => None,
+    };
+    match (expected("route"), expected("service")) {
+        (Some(route), _) => own("routes", route),
+        // The service of a route that lists URLs has the name of the route.
+        (None, Some(service)) => own("services", service) || own("routes", service),
+        (None, None) => false,
+    }
 }
 
 fn name_of(route: &Node) -> Option<&str> {
@@ -267,7 +291,9 @@ enum Taken {
 }
 
 fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut Joined, &Sources)) {
-    let Kind::Map(entries) = tree.kind else { return };
+    let Kind::Map(mut entries) = tree.kind else { return };
+    // Tests come last, when it is known which entries are left out.
+    entries.sort_by_key(|(key, _)| key.name == "tests");
     for (key, mut section) in entries {
         let Some(name) = SECTIONS.iter().find(|name| **name == key.name) else { continue };
         let mut keep = |entry: &str, span: Span| {
@@ -288,6 +314,14 @@ fn add(root: &mut Node, tree: Node, names: &mut Names, (joined, sources): (&mut 
             Kind::Seq(items) if *name == "routes" => {
                 items.retain(|route| name_of(route).is_none_or(|entry| keep(entry, route.span)));
                 joined.routes.extend(items.iter().filter_map(name_of).map(str::to_owned));
+            }
+            Kind::Seq(items) if *name == "tests" => {
+                let (routes, services) = (&joined.routes, &joined.services);
+                let own = |section: &str, name: &str| {
+                    let names = if section == "routes" { routes } else { services };
+                    names.iter().any(|known| known == name)
+                };
+                items.retain(|test| !matches!(test.kind, Kind::Map(_)) || is_of_own(test, &own));
             }
             Kind::Map(entries) => {
                 entries.retain(|(key, _)| keep(&key.name, key.span));

@@ -57,7 +57,7 @@ impl Apart {
         let checked = with.services.iter().enumerate().filter(|(_, service)| service.health.is_some());
         for (at, service) in checked.filter(|(_, service)| !of_file.contains(&*service.name)) {
             let open = apart.open.entry(at).or_default();
-            for (kind, _) in kinds.iter().enumerate().filter(|(_, known)| !known.is_open()) {
+            for (kind, _) in kinds.iter().enumerate().filter(|(_, known)| !known.is_free()) {
                 if open.iter().all(|(known, _)| *known != kind) {
                     open.push((
                         kind,

@@ -2,21 +2,21 @@
 //!
 //! The author of a document is trusted with its own routes, but not with places that the file protects. So a
 //! document's way to such a place needs a guard that the file has on a way there, with the same argument and without
-//! conditions. It may have no filter of the document's own that could change fields that the guard has verified.
+//! conditions, unless a way of the file takes all of its requests. It may have no filter of the document's own that could
+//! change fields that the guard has verified, and no listener that asks less of clients than those of the file.
 
+use super::entrances::Entrances;
 use super::guards::{Guard, Guards, Terms, lacking};
 use super::has_guards;
 use super::known::{Known, KnownPlaces};
 use super::paths::changes_path;
-use super::places::Place;
-use super::ways::{Goal, Kind, Way, all_guards, ways};
+use super::places::{Place, at_port};
+use super::ways::{Goal, Kind, Way, passages, ways};
 use std::collections::{HashMap, HashSet};
-use std::net::SocketAddr;
 use std::ops::Range;
-use thalweg_filter::Step;
+use thalweg_filter::{Hooks, Step};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::Listener;
-use thalweg_upstream::{Address, Check};
+use thalweg_upstream::Check;
 
 /// Filters that change no request field: a document may use them even on a way with verified fields.
 const HARMLESS: &[&str] = &[
@@ -60,11 +60,10 @@ pub(crate) struct Bypass {
 /// The entries of documents in a plan that bypass protections of the file `alone`.
 pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     let mut found = Vec::new();
-    if !has_guards(alone) && alone.listeners.iter().all(|listener| listener.access.is_none()) {
+    if !has_guards(alone) {
         return found;
     }
     let known = KnownPlaces::of(alone);
-    let access = access(alone);
     let added = added_routes(alone, with);
     for way in ways(with).filter(|way| added.contains(&way.at)) {
         let key = format!("routes.{}", way.route.name);
@@ -72,39 +71,10 @@ pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
             let flaw = Flaw::of(&way, known);
             found.extend(flaw.map(|flaw| Bypass { key: key.clone(), why: flaw.of_way(&way, place) }));
         });
-        known.for_all(&way, |place, known| {
-            found.extend(open_listener(&way, known, &access).map(|listener| Bypass {
-                key: key.clone(),
-                why: format!(
-                    "the route `{}` leads to {place} at the listener `{listener}`, which has no `access` of those \
-                     where the file leads there; name these under the `listeners` of the route",
-                    way.route.name
-                ),
-            }));
-        });
     }
     matches(alone, with, &mut found);
     health_checks(alone, with, &known, &mut found);
     found
-}
-
-/// The `access` of each listener, as written; `None`: all clients may connect.
-fn access(plan: &Plan) -> HashMap<&str, Option<String>> {
-    let text = |listener: &Listener| listener.access.as_ref().map(ToString::to_string);
-    plan.listeners.iter().map(|listener| (&*listener.name, text(listener))).collect()
-}
-
-/// A listener of a document's way whose `access` is missing or differs from those of the file's listeners for the
-/// place, if these all have `access`.
-fn open_listener<'p>(
-    way: &Way<'p>,
-    known: &Known,
-    access: &HashMap<&str, Option<String>>,
-) -> Option<&'p str> {
-    let of = |listener: &str| access.get(listener).cloned().flatten();
-    let wanted: Vec<String> = known.listeners().map(of).collect::<Option<_>>()?;
-    let is_open = |listener: &&&str| of(listener).is_none_or(|own| !wanted.contains(&own));
-    way.listeners.iter().find(is_open).copied().filter(|_| !wanted.is_empty())
 }
 
 /// The positions of the routes of documents: after the file's routes and before the routes of L4 listeners. Names
@@ -118,6 +88,8 @@ pub(crate) fn added_routes(alone: &Plan, with: &Plan) -> Range<usize> {
 pub(super) enum Flaw {
     /// It lacks this guard.
     Lacks(Guard),
+    /// This listener of it lacks this guard.
+    Enters(String, Guard),
     /// It has this filter, which may change fields that guards have verified.
     Changes(&'static str),
 }
@@ -126,17 +98,23 @@ impl Flaw {
     pub(super) fn of(way: &Way<'_>, known: &Known) -> Option<Self> {
         let lacks = match way.goal {
             Goal::Space(_) => known.lacked_by(way, Terms::Document).into_iter().next(),
-            Goal::Service(_) | Goal::Addresses(_) => known.lacked_by_document(way),
+            Goal::Service(_) | Goal::Addresses(_) | Goal::Files(_) => known.lacked_by_document(way),
         };
         if let Some(guard) = lacks {
             return Some(Self::Lacks(guard));
+        }
+        if let Some(guard) = known.entrance_lacked_by_document(way) {
+            let listener = way.listeners.first().copied().unwrap_or_default();
+            return Some(Self::Enters(listener.to_owned(), guard));
         }
         if let Some(step) = path_change(way).filter(|step| !known.has_step(step.written)) {
             return Some(Self::Changes(step.name()));
         }
         let is_guard = |step: &Step| step.filter.guards() && known.has_argument(step.written);
         let changes = |step: &&Step| {
-            !HARMLESS.contains(&step.name()) && !known.has_step(step.written) && !is_guard(step)
+            let is_harmless =
+                HARMLESS.contains(&step.name()) || !step.filter.hooks().contains(Hooks::REQUEST);
+            !is_harmless && !known.has_step(step.written) && !is_guard(step)
         };
         // Stored responses were requested by routes of the file.
         let is_asked = !known.is_open() && !matches!(way.goal, Goal::Space(_));
@@ -148,6 +126,10 @@ impl Flaw {
     pub(super) fn of_route(&self, name: &str) -> String {
         match self {
             Self::Lacks(guard) => format!("the route `{name}` has no `{guard}` of the file"),
+            Self::Enters(listener, guard) => {
+                let key = guard.key();
+                format!("the listener `{listener}` of the route `{name}` has no `{key}` of the file")
+            }
             Self::Changes(filter) => {
                 format!("`{filter}` of the route `{name}` may change what filters of the file have verified")
             }
@@ -158,6 +140,14 @@ impl Flaw {
     fn of_way(&self, way: &Way<'_>, place: &Place) -> String {
         let call = if way.kind == Kind::Call { " by a request of a filter" } else { "" };
         let remedy = match self {
+            Self::Enters(listener, guard) => {
+                return format!(
+                    "the route `{}` leads to {place}{call} at the listener `{listener}`, which has no `{}` of those \
+                     where the file leads there; name these under the `listeners` of the route",
+                    way.route.name,
+                    guard.key()
+                );
+            }
             Self::Lacks(_) => REMEDY,
             Self::Changes(_) => "write the route in the file",
         };
@@ -179,30 +169,25 @@ fn path_change<'p>(way: &Way<'p>) -> Option<&'p Step> {
 /// Routes with the same match as a protected route of the file.
 fn matches(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     let mut known: HashMap<&str, Vec<Guards>> = HashMap::new();
+    let (of_file, of_both) = (Entrances::of(alone), Entrances::of(with));
     for (at, route) in alone.routes.iter().enumerate() {
-        known.entry(&route.matches).or_default().extend(all_guards(alone, (at, route)));
+        let all = passages(alone, &of_file, (at, route)).into_iter().map(|passage| passage.guards);
+        known.entry(&route.matches).or_default().extend(all);
     }
     for at in added_routes(alone, with) {
         let Some(route) = with.routes.get(at) else { continue };
         let Some(wanted) = known.get(&*route.matches) else { continue };
         let lacks = |own: &Guards| {
-            let lacks = wanted.iter().map(|wanted| lacking(wanted, own, Terms::Document).next().cloned());
+            // They have the same requests, so conditions fit alike.
+            let lacks = wanted.iter().map(|wanted| lacking(wanted, own, Terms::New).next().cloned());
             lacks.reduce(|one, other| one.and(other)).flatten()
         };
-        if let Some(guard) = all_guards(with, (at, route)).iter().find_map(lacks) {
+        let passages = passages(with, &of_both, (at, route));
+        if let Some(guard) = passages.iter().find_map(|passage| lacks(&passage.guards)) {
             let lacks = Flaw::Lacks(guard).of_route(&route.name);
             let why = format!("{lacks}, and matches what a route there does: `{}`; {REMEDY}", route.matches);
             found.push(Bypass { key: format!("routes.{}", route.name), why });
         }
-    }
-}
-
-/// The same host at the port that health checks ask.
-fn at_port(address: &Address, port: Option<u16>) -> Address {
-    match (address, port) {
-        (Address::Socket(address), Some(port)) => Address::Socket(SocketAddr::new(address.ip(), port)),
-        (Address::Name { host, .. }, Some(port)) => Address::Name { host: host.clone(), port },
-        (address, _) => address.clone(),
     }
 }
 
@@ -215,12 +200,12 @@ fn health_checks(alone: &Plan, with: &Plan, known: &KnownPlaces, found: &mut Vec
             let place = Place::of(&at_port(&endpoint.address, health.port));
             let is_closed = |known: &Known| match &health.check {
                 Check::Http { path, .. } => !known.leaves_open(path),
-                Check::Tcp | Check::Grpc { .. } => !known.is_open(),
+                Check::Tcp | Check::Grpc { .. } => !known.is_free(),
             };
             let guarded = known.at(&place).into_iter().find(|(_, known)| is_closed(known));
             if let Some((place, _)) = guarded {
                 let why = format!(
-                    "health checks of the service `{}` ask {place}, which the file reaches through filters alone",
+                    "health checks of the service `{}` ask {place}, which the file reaches through guards alone",
                     service.name
                 );
                 found.push(Bypass { key: format!("services.{}", service.name), why });

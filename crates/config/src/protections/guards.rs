@@ -1,5 +1,7 @@
-//! Guards: filters on a way that refuse requests, and the rule by which one guard may replace another.
+//! Guards: filters and listeners on a way that refuse requests, and the rule by which one guard may replace another.
 
+use super::entrances::ACCESS;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use thalweg_filter::{Step, Written};
@@ -13,21 +15,47 @@ pub(super) enum Terms {
     New,
     /// The argument, without conditions: the author of a document controls the input of conditions.
     Document,
+    /// The argument and the conditions, for a document whose requests the file already leads through that guard.
+    Same,
 }
 
-/// A filter that refuses unknown clients, and when it is called.
+/// A filter that refuses unknown clients, and when it is called; or what a listener asks of them.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Guard {
-    pub(super) name: &'static str,
+    pub(super) name: Cow<'static, str>,
     /// Its conditions; empty: it always runs.
     when: Vec<String>,
     written: Option<Written>,
+    /// What a listener asks, in words; `None`: it is a filter.
+    asked: Option<String>,
 }
 
 impl Guard {
+    /// What a listener asks of clients.
+    pub(super) fn of_listener(name: &'static str, asked: String) -> Self {
+        Self { name: name.into(), when: Vec::new(), written: None, asked: Some(asked) }
+    }
+
+    /// The fields that a filter sets or removes whatever a client sends in them.
+    pub(super) fn of_fields(step: &Step) -> impl Iterator<Item = Self> {
+        let field = |name: &str| Self {
+            name: format!("verified field {}", name.to_ascii_lowercase()).into(),
+            when: step.when.iter().map(ToString::to_string).collect(),
+            written: step.written,
+            asked: None,
+        };
+        step.filter.own_fields().into_iter().map(field)
+    }
+
     pub(super) fn of(step: &Step) -> Option<Self> {
         let when = || step.when.iter().map(ToString::to_string).collect();
-        step.filter.guards().then(|| Self { name: step.name(), when: when(), written: step.written })
+        let guard = || Self { name: step.name().into(), when: when(), written: step.written, asked: None };
+        step.filter.guards().then(guard)
+    }
+
+    /// The key in the section of its listener or filter.
+    pub(super) fn key(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
     }
 
     /// Whether this guard runs whenever `other` does.
@@ -37,6 +65,9 @@ impl Guard {
 
     /// Whether it may replace `wanted`.
     fn stands_for(&self, wanted: &Self, terms: Terms) -> bool {
+        if self.asked.is_some() {
+            return self.name == wanted.name && (terms == Terms::Edit || self.asked == wanted.asked);
+        }
         let has_same = |is_enough: fn(&Written, &Written) -> bool| {
             let both = self.written.as_ref().zip(wanted.written.as_ref());
             both.is_some_and(|(own, wanted)| own.argument == wanted.argument && is_enough(own, wanted))
@@ -44,7 +75,7 @@ impl Guard {
         match terms {
             Terms::Edit => self.covers(wanted),
             Terms::New if self.when.is_empty() => has_same(|_, _| true),
-            Terms::New => has_same(|own, wanted| own.when == wanted.when),
+            Terms::New | Terms::Same => has_same(|own, wanted| own.when == wanted.when),
             Terms::Document => self.when.is_empty() && has_same(|_, _| true),
         }
     }
@@ -52,7 +83,7 @@ impl Guard {
 
 impl fmt::Display for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
+        f.write_str(&self.name)?;
         match self.when.is_empty() {
             true => Ok(()),
             false => write!(f, " when {}", self.when.join(" and ")),
@@ -77,4 +108,15 @@ pub(super) fn lacking<'a>(
     terms: Terms,
 ) -> impl Iterator<Item = &'a Guard> {
     wanted.iter().filter(move |guard| !there.iter().any(|known| known.stands_for(guard, terms)))
+}
+
+/// The guards of a listener that another listener lacks. Where the listener is the same, its `access` may have another
+/// argument: an operator may change it.
+pub(super) fn lacking_entrance<'a>(
+    wanted: &'a Guards,
+    there: &'a Guards,
+    is_same: bool,
+) -> impl Iterator<Item = &'a Guard> {
+    let terms = move |guard: &Guard| if is_same && guard.name == ACCESS { Terms::Edit } else { Terms::New };
+    wanted.iter().filter(move |guard| !there.iter().any(|known| known.stands_for(guard, terms(guard))))
 }

@@ -1,12 +1,15 @@
 //! The guards on a plan's ways to each place, and the guards that another way there lacks.
 
+use super::by_entrance::ByEntrance;
 use super::guards::{Guard, Guards, Terms, common, lacking};
 use super::paths::Paths;
 use super::places::{ByPlace, Place};
-use super::ways::{Goal, Kind, Way, ways};
-use std::collections::{BTreeMap, BTreeSet};
+use super::ways::{Goal, Kind, Way, is_made, ways};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use thalweg_filter::Written;
 use thalweg_proxy::Plan;
+use thalweg_route::HostPattern;
 
 /// The ways to one goal.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -15,6 +18,9 @@ struct Ways {
     by_listener: BTreeMap<String, BTreeSet<Guards>>,
     /// The guards on all ways.
     common: Option<Guards>,
+    /// The fields that guards set or remove on all ways.
+    fields: Option<Guards>,
+    entrances: ByEntrance,
 }
 
 impl Ways {
@@ -22,10 +28,13 @@ impl Ways {
         for listener in &way.listeners {
             self.by_listener.entry((*listener).to_owned()).or_default().insert(way.guards.clone());
         }
-        self.common = Some(match &self.common {
-            Some(all) => common(all, &way.guards),
-            None => way.guards.clone(),
-        });
+        self.entrances.add(way);
+        let both = |all: &Option<Guards>, own: Guards| match all {
+            Some(all) => common(all, &own),
+            None => own,
+        };
+        self.common = Some(both(&self.common, way.guards.clone()));
+        self.fields = Some(both(&self.fields, way.verified_fields()));
     }
 
     fn is_empty(&self) -> bool {
@@ -42,10 +51,13 @@ impl Ways {
         for (listener, all) in &other.by_listener {
             both.by_listener.entry(listener.clone()).or_default().extend(all.iter().cloned());
         }
-        both.common = match (&self.common, &other.common) {
+        let of_both = |one: &Option<Guards>, other: &Option<Guards>| match (one, other) {
             (Some(one), Some(other)) => Some(common(one, other)),
             (one, other) => one.clone().or_else(|| other.clone()),
         };
+        both.common = of_both(&self.common, &other.common);
+        both.fields = of_both(&self.fields, &other.fields);
+        both.entrances = self.entrances.with(&other.entrances);
         both
     }
 
@@ -77,11 +89,59 @@ pub(super) struct Known {
     steps: BTreeSet<Written>,
     /// The filters that send subrequests there.
     callers: BTreeSet<Written>,
-    /// Paths of requests that arrive without a guard, and with one.
+    /// Paths of requests that arrive without a filter that guards, and with one.
     open: Paths,
     guarded: Paths,
-    /// The ways of client requests with guards: their listeners, paths and guards.
-    guarded_ways: Vec<(Vec<String>, Paths, Guards)>,
+    /// Paths of requests that neither a filter nor a listener guards.
+    free: Paths,
+    /// A way has neither.
+    is_free: bool,
+    guarded_ways: Vec<GuardedWay>,
+    /// The changes of the path on each way whose guards depend on it.
+    path_changes: BTreeSet<Option<Vec<Written>>>,
+}
+
+/// A way of client requests with a filter that guards.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct GuardedWay {
+    listeners: Vec<String>,
+    hosts: Vec<HostPattern>,
+    /// The paths that clients request.
+    asked: Paths,
+    /// The paths that the service gets.
+    paths: Paths,
+    guards: Guards,
+    path_changes: Option<Vec<Written>>,
+}
+
+impl GuardedWay {
+    /// Whether it takes every request of another way, as far as its guards can tell, and has no guard more.
+    fn includes(&self, way: &Way<'_>) -> bool {
+        let is_here = |listener: &&str| self.listeners.iter().any(|known| known == listener);
+        let has_host = |host: &HostPattern| self.hosts.iter().any(|known| is_within(host, known));
+        let has_hosts = || {
+            self.hosts.is_empty() || !way.hosts.is_empty() && way.hosts.iter().all(has_host)
+        };
+        way.kind == Kind::Request
+            && way.listeners.iter().all(is_here)
+            && lacking(&self.guards, &way.guards, Terms::Same).next().is_none()
+            && (!way.judges_host() || has_hosts())
+            && self.path_changes.is_some()
+            && self.path_changes == way.path_changes()
+            && self.asked.cover(&Paths::asked(way))
+    }
+}
+
+/// Whether every host of a pattern matches another one.
+fn is_within(host: &HostPattern, of: &HostPattern) -> bool {
+    match (host, of) {
+        (_, HostPattern::Any) => true,
+        (HostPattern::Exact(host), of) => of.matches(host.as_bytes()),
+        (HostPattern::Wildcard(host), HostPattern::Wildcard(of)) => {
+            host == of || HostPattern::Wildcard(of.clone()).matches(host.as_bytes())
+        }
+        (HostPattern::Wildcard(_) | HostPattern::Any, _) => false,
+    }
 }
 
 impl Known {
@@ -90,11 +150,24 @@ impl Known {
             Kind::Request => {
                 self.requests.add(way);
                 self.steps.extend(way.steps.iter().filter_map(|step| step.written));
+                if way.judges_path() {
+                    self.path_changes.insert(way.path_changes());
+                }
+                if way.guards.is_empty() && way.entrance.is_empty() {
+                    self.is_free = true;
+                    Paths::of(way).into_iter().for_each(|paths| self.free.add(paths));
+                }
                 match (Paths::of(way), way.guards.is_empty()) {
                     (paths, false) => {
                         let paths = paths.unwrap_or_else(Paths::all);
-                        let listeners = way.listeners.iter().map(|listener| (*listener).to_owned()).collect();
-                        self.guarded_ways.push((listeners, paths.clone(), way.guards.clone()));
+                        self.guarded_ways.push(GuardedWay {
+                            listeners: way.listeners.iter().map(|listener| (*listener).to_owned()).collect(),
+                            hosts: way.hosts.to_vec(),
+                            asked: Paths::asked(way),
+                            paths: paths.clone(),
+                            guards: way.guards.clone(),
+                            path_changes: way.path_changes(),
+                        });
                         self.guarded.add(paths);
                     }
                     (Some(paths), true) => self.open.add(paths),
@@ -111,24 +184,60 @@ impl Known {
         }
     }
 
+    /// The ways that decide how the place is guarded.
+    fn ways(&self) -> &Ways {
+        if self.requests.is_empty() { &self.calls } else { &self.requests }
+    }
+
     fn all(&self) -> impl Iterator<Item = &Guards> {
-        let ways = if self.requests.is_empty() { &self.calls } else { &self.requests };
-        ways.by_listener.values().flatten()
+        self.ways().by_listener.values().flatten()
     }
 
-    /// The listeners of requests to the place.
-    pub(super) fn listeners(&self) -> impl Iterator<Item = &str> {
-        self.requests.by_listener.keys().map(String::as_str)
-    }
-
-    /// Whether a way has a guard.
+    /// Whether a way has a guard, a filter or a listener's.
     pub(super) fn is_guarded(&self) -> bool {
-        self.all().any(|guards| !guards.is_empty())
+        self.all().any(|guards| !guards.is_empty()) || self.ways().entrances.is_guarded()
     }
 
-    /// Whether a way has no guard, so that the service cannot rely on verified fields.
+    /// Whether a way has no filter that guards, so that the service cannot rely on verified fields.
     pub(super) fn is_open(&self) -> bool {
         self.all().any(BTreeSet::is_empty)
+    }
+
+    /// Whether a way has no guard at all.
+    pub(super) fn is_free(&self) -> bool {
+        self.is_free
+    }
+
+    /// The guards of listeners that those of another way lack.
+    pub(super) fn entrance_lacked_by(&self, way: &Way<'_>) -> BTreeSet<Guard> {
+        let both = self.requests.with(&self.calls);
+        let ways = if way.kind == Kind::Call { &both } else { self.ways() };
+        let lacks = way.listeners.iter().flat_map(|listener| {
+            ways.entrances.lacked_by(&way.entrance, ways.by_listener.contains_key(*listener))
+        });
+        lacks.collect()
+    }
+
+    /// A guard of listeners that those of a document's way lack.
+    pub(super) fn entrance_lacked_by_document(&self, way: &Way<'_>) -> Option<Guard> {
+        let both = self.requests.with(&self.calls);
+        let is_known = way.kind == Kind::Call && self.is_known_call(way);
+        let ways = if is_known { &both } else { self.ways() };
+        let paths = Paths::of(way).filter(|_| way.kind != Kind::Call).unwrap_or_else(Paths::all);
+        ways.entrances.lacked_by_document(&way.entrance, &paths)
+    }
+
+    /// Whether a way with guards that depend on the path changes it as no known way does.
+    pub(super) fn is_path_changed(&self, way: &Way<'_>) -> bool {
+        let is_judged = way.kind == Kind::Request && !self.is_open() && way.judges_path();
+        is_judged && !self.path_changes.is_empty() && !self.path_changes.contains(&way.path_changes())
+    }
+
+    /// The fields that guards set or remove on every way, and that another way leaves to its clients.
+    pub(super) fn fields_lacked_by(&self, way: &Way<'_>) -> Vec<Guard> {
+        let own = way.own_fields();
+        let wanted = self.requests.fields.iter().filter(|_| way.kind == Kind::Request);
+        wanted.flat_map(|wanted| lacking(wanted, &own, Terms::Edit)).cloned().collect()
     }
 
     /// The guards that another way to the place lacks. A subrequest of the file stays unrestricted; one with another
@@ -146,12 +255,15 @@ impl Known {
     }
 
     /// The flaw of a document's way. If the file leaves some paths unguarded, a document may send requests for those
-    /// paths there, and no others. The paths of subrequests are not known.
+    /// paths there, and no others. The paths of subrequests are not known. A guard with conditions is enough where a
+    /// way of the file takes all of these requests with the same guards.
     pub(super) fn lacked_by_document(&self, way: &Way<'_>) -> Option<Guard> {
-        if let Some(guard) = self.lacked_by(way, Terms::Document).into_iter().next() {
+        let is_included = self.guarded_ways.iter().any(|known| known.includes(way));
+        let terms = if is_included { Terms::New } else { Terms::Document };
+        if let Some(guard) = self.lacked_by(way, terms).into_iter().next() {
             return Some(guard);
         }
-        if let Some(guard) = self.lacked_where_paths_meet(way) {
+        if let Some(guard) = self.lacked_where_paths_meet(way, terms) {
             return Some(guard);
         }
         let is_free = || match way.kind {
@@ -162,13 +274,13 @@ impl Known {
         };
         let mut guarded = self.all().filter(|guards| !guards.is_empty()).peekable();
         let first = guarded.peek()?.first().cloned();
-        let is_there = guarded.any(|wanted| lacking(wanted, &way.guards, Terms::Document).next().is_none());
+        let is_there = guarded.any(|wanted| lacking(wanted, &way.guards, terms).next().is_none());
         first.filter(|_| self.is_open() && !is_there && !is_free())
     }
 
     /// A guard that the file has on a way at one of these listeners whose paths a document's way may request, and
     /// that the document's way lacks. A way whose path is changed may request all paths.
-    fn lacked_where_paths_meet(&self, way: &Way<'_>) -> Option<Guard> {
+    fn lacked_where_paths_meet(&self, way: &Way<'_>, terms: Terms) -> Option<Guard> {
         let paths = match way.kind {
             Kind::Call if self.is_known_call(way) => return None,
             Kind::Call => Paths::all(),
@@ -178,18 +290,16 @@ impl Known {
         let is_here = |listeners: &[String]| {
             way.listeners.iter().any(|own| is_new(own) || listeners.iter().any(|known| known == own))
         };
-        let meeting = self
-            .guarded_ways
-            .iter()
-            .filter(|(listeners, known, _)| is_here(listeners) && known.may_meet(&paths));
-        let mut lacks = meeting.flat_map(|(_, _, wanted)| lacking(wanted, &way.guards, Terms::Document));
+        let meets = |known: &&GuardedWay| is_here(&known.listeners) && known.paths.may_meet(&paths);
+        let meeting = self.guarded_ways.iter().filter(meets);
+        let mut lacks = meeting.flat_map(|known| lacking(&known.guards, &way.guards, terms));
         lacks.next().cloned()
     }
 
     /// Whether the file lets every client request this path of the place.
     pub(super) fn leaves_open(&self, path: &str) -> bool {
         let path = Paths::exact(path);
-        self.open.cover(&path) && !self.guarded.may_meet(&path)
+        self.free.cover(&path) && !self.guarded.may_meet(&path)
     }
 
     /// Whether a way to the place has this filter.
@@ -205,44 +315,48 @@ impl Known {
 
 /// The places that a plan leads to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownPlaces(ByPlace<Known>);
+pub(super) struct KnownPlaces {
+    places: ByPlace<Known>,
+    /// Services whose names were made from positions.
+    nameless: HashMap<Arc<str>, Known>,
+}
 
 impl KnownPlaces {
     pub(super) fn of(plan: &Plan) -> Self {
-        let mut known = ByPlace::<Known>::default();
+        let mut known = Self::default();
         for way in ways(plan) {
             for place in way.places() {
-                known.entry_or(&place, Known::default).add(&way);
+                known.places.entry_or(&place, Known::default).add(&way);
+            }
+            if let Goal::Service(service) = way.goal
+                && is_made(&service.name)
+            {
+                known.nameless.entry(service.name.clone()).or_default().add(&way);
             }
         }
-        Self(known)
+        known
     }
 
-    /// The ways to the service of this name.
+    /// The ways to the service of this name, in the same file.
     pub(super) fn service(&self, name: &str) -> Option<&Known> {
-        self.0.get_exactly(&Place::Service(name.into()))
+        self.places.get_exactly(&Place::Service(name.into())).or_else(|| self.nameless.get(name))
     }
 
     /// The ways to a place, if one of them has guards.
     pub(super) fn at(&self, place: &Place) -> Vec<(&Place, &Known)> {
-        self.0.get(place).into_iter().filter(|(_, known)| known.is_guarded()).collect()
+        self.places.get(place).into_iter().filter(|(_, known)| known.is_guarded()).collect()
     }
 
     /// Calls `each` for every place that another way leads to, if it has guards here.
     pub(super) fn for_each<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
-        self.for_all(way, |place, known| {
+        let mut each = |(place, known): (&'a Place, &'a Known)| {
             if known.is_guarded() {
                 each(place, known);
             }
-        });
-    }
-
-    /// The same for all places, guarded or not.
-    pub(super) fn for_all<'a>(&'a self, way: &Way<'_>, mut each: impl FnMut(&'a Place, &'a Known)) {
-        let mut each = |(place, known): (&'a Place, &'a Known)| each(place, known);
+        };
         if let Goal::Addresses(sealed) = way.goal {
             let permits = |address| sealed.allow.permits(address, |_| false).is_ok();
-            for (place, known) in self.0.iter() {
+            for (place, known) in self.places.iter() {
                 let sockets = place.sockets();
                 // Host names are not resolved here.
                 let may_be = matches!(place, Place::Name(..)) && sockets.is_empty();
@@ -253,7 +367,7 @@ impl KnownPlaces {
             return;
         }
         for place in way.places() {
-            self.0.get(&place).into_iter().for_each(&mut each);
+            self.places.get(&place).into_iter().for_each(&mut each);
         }
     }
 }

@@ -40,6 +40,11 @@ impl Paths {
         if way.route.patterns.iter().any(|pattern| has_readings(&pattern.to_string())) {
             return None;
         }
+        Some(Self::asked(way))
+    }
+
+    /// The paths of the requests that clients send on a way.
+    pub(super) fn asked(way: &Way<'_>) -> Self {
         let all = way.route.patterns.iter().map(|pattern| match pattern {
             PathPattern::Exact(path) => (path.clone(), Extent::Exact),
             PathPattern::Prefix(path) => (path.trim_end_matches('/').to_owned(), Extent::Below),
@@ -51,7 +56,7 @@ impl Paths {
             PathPattern::Regex(_) => (String::new(), Extent::Within),
         });
         let all: BTreeSet<_> = all.collect();
-        Some(if all.is_empty() { Self::all() } else { Self(all) })
+        if all.is_empty() { Self::all() } else { Self(all) }
     }
 
     /// One path, without its query.

@@ -1,15 +1,19 @@
-//! Places, the goals of ways: services, endpoints and cache spaces; and the spellings of one address.
+//! Places, the goals of ways: services, endpoints, cache spaces and directories of files; and the spellings of one
+//! address.
 //!
-//! Addresses are compared in canonical form. Loopback addresses, `localhost` and the unspecified addresses all reach
-//! a server that listens on every address. So one of these that a configuration does not contain matches all of them
-//! that it contains with the same port.
+//! Addresses are compared in canonical form. Loopback addresses, `localhost`, the unspecified addresses and those of
+//! this machine's interfaces all reach a server that listens on every address. So one of these that a configuration
+//! does not contain matches all of them that it contains with the same port. A directory that a configuration does not
+//! contain matches the closest one above it and those below it; symbolic links are not followed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::ops::Bound;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use thalweg_proxy::plan::{is_localhost, is_machines};
 use thalweg_sealed::reach::canonical;
 use thalweg_upstream::Address;
 
@@ -26,6 +30,8 @@ pub(super) enum Place {
     Unix(Arc<PathBuf>),
     /// Stored responses: a space of the cache.
     Space(Box<str>),
+    /// The files below a directory, without `.` and `..` in its path.
+    Files(Arc<Path>),
 }
 
 impl fmt::Display for Place {
@@ -36,6 +42,7 @@ impl fmt::Display for Place {
             Self::Name(host, port) => write!(f, "the endpoint {host}:{port}"),
             Self::Unix(path) => write!(f, "the endpoint unix:{}", path.display()),
             Self::Space(name) => write!(f, "the cache space `{}`", name.escape_debug()),
+            Self::Files(root) => write!(f, "the files in {}", root.display()),
         }
     }
 }
@@ -52,12 +59,27 @@ impl Place {
         }
     }
 
+    /// The files below a directory.
+    pub(super) fn files(root: &Path) -> Self {
+        let mut plain = PathBuf::new();
+        for part in root.components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => drop(plain.pop()),
+                part => plain.push(part),
+            }
+        }
+        Self::Files(plain.into())
+    }
+
     /// The port, if the address is this machine's in any spelling.
-    fn loopback_port(&self) -> Option<u16> {
+    fn local_port(&self, is_machines: fn(IpAddr) -> bool) -> Option<u16> {
         match self {
-            Self::Socket(ip, port) => (ip.is_loopback() || ip.is_unspecified()).then_some(*port),
+            Self::Socket(ip, port) => {
+                (ip.is_loopback() || ip.is_unspecified() || is_machines(*ip)).then_some(*port)
+            }
             Self::Name(host, port) => is_localhost(host).then_some(*port),
-            Self::Service(_) | Self::Unix(_) | Self::Space(_) => None,
+            Self::Service(_) | Self::Unix(_) | Self::Space(_) | Self::Files(_) => None,
         }
     }
 
@@ -73,13 +95,6 @@ impl Place {
             _ => Vec::new(),
         }
     }
-}
-
-/// Names of RFC 6761 §6.3, and usual names of the loopback in `/etc/hosts`.
-fn is_localhost(host: &str) -> bool {
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || matches!(host, "localhost.localdomain" | "localhost6" | "ip6-localhost" | "ip6-loopback")
 }
 
 /// Parses an IPv4 address in the other forms of `inet_aton`, which resolvers accept: `0x7f000001`, `127.0.0x1`.
@@ -104,19 +119,28 @@ fn number(host: &str) -> Option<Ipv4Addr> {
 pub(super) struct ByPlace<T> {
     all: HashMap<Place, T>,
     /// Places on this machine, by port.
-    loopback: HashMap<u16, BTreeSet<Place>>,
+    local: HashMap<u16, BTreeSet<Place>>,
+    /// Directories of files.
+    roots: BTreeSet<Arc<Path>>,
+    /// Whether an address is one of this machine.
+    is_machines: fn(IpAddr) -> bool,
 }
 
 impl<T> Default for ByPlace<T> {
     fn default() -> Self {
-        Self { all: HashMap::new(), loopback: HashMap::new() }
+        Self { all: HashMap::new(), local: HashMap::new(), roots: BTreeSet::new(), is_machines }
     }
 }
 
 impl<T> ByPlace<T> {
     pub(super) fn entry_or(&mut self, place: &Place, new: impl FnOnce() -> T) -> &mut T {
-        if let Some(port) = place.loopback_port().filter(|_| !self.all.contains_key(place)) {
-            self.loopback.entry(port).or_default().insert(place.clone());
+        if !self.all.contains_key(place) {
+            if let Some(port) = place.local_port(self.is_machines) {
+                self.local.entry(port).or_default().insert(place.clone());
+            }
+            if let Place::Files(root) = place {
+                self.roots.insert(root.clone());
+            }
         }
         self.all.entry(place.clone()).or_insert_with(new)
     }
@@ -130,9 +154,24 @@ impl<T> ByPlace<T> {
         if let Some(known) = self.all.get_key_value(place) {
             return vec![known];
         }
-        let port = place.loopback_port();
-        let others = port.and_then(|port| self.loopback.get(&port)).into_iter().flatten();
+        if let Place::Files(root) = place {
+            return self.around(root);
+        }
+        if self.local.is_empty() {
+            return Vec::new();
+        }
+        let port = place.local_port(self.is_machines);
+        let others = port.and_then(|port| self.local.get(&port)).into_iter().flatten();
         others.filter_map(|place| self.all.get_key_value(place)).collect()
+    }
+
+    /// The values of the closest directory above another one, and of those below it.
+    fn around(&self, root: &Path) -> Vec<(&Place, &T)> {
+        let above = root.ancestors().skip(1).find_map(|above| self.roots.get(above));
+        let from = (Bound::Included(root), Bound::Unbounded);
+        let below = self.roots.range::<Path, _>(from).take_while(|known| known.starts_with(root));
+        let found = above.into_iter().chain(below);
+        found.filter_map(|known| self.all.get_key_value(&Place::Files(known.clone()))).collect()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Place, &T)> {
@@ -141,6 +180,15 @@ impl<T> ByPlace<T> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
+    }
+}
+
+/// The same host at the port that health checks ask.
+pub(super) fn at_port(address: &Address, port: Option<u16>) -> Address {
+    match (address, port) {
+        (Address::Socket(address), Some(port)) => Address::Socket(SocketAddr::new(address.ip(), port)),
+        (Address::Name { host, .. }, Some(port)) => Address::Name { host: host.clone(), port },
+        (address, _) => address.clone(),
     }
 }
 
@@ -154,10 +202,13 @@ impl KeptPlaces {
         self.0.entry_or(&Place::of(address), why);
     }
 
-    /// Why an endpoint may not have this address; `None`: it may.
-    pub fn why(&self, address: &Address) -> Option<&str> {
-        let known = (!self.0.is_empty()).then(|| self.0.get(&Place::of(address)))?;
-        known.first().map(|(_, why)| &***why)
+    /// Why an endpoint may not have this address, of which health checks may ask another port; `None`: it may.
+    pub fn why(&self, address: &Address, checked: Option<u16>) -> Option<&str> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let why = |address: &Address| self.0.get(&Place::of(address)).first().map(|(_, why)| &***why);
+        why(address).or_else(|| checked.and_then(|_| why(&at_port(address, checked))))
     }
 }
 
@@ -200,9 +251,38 @@ mod tests {
             assert_eq!(known.get(&place).into_iter().map(|(_, it)| *it).collect::<Vec<_>>(), [1], "{text}");
         }
         assert!(known.get(&place("10.0.0.2")).is_empty());
+        // An address of an interface reaches it, too; and the other way round.
+        known.is_machines = |ip| ip == IpAddr::from([192, 0, 2, 7]);
+        assert_eq!(known.get(&place("192.0.2.7"))[0].1, &1);
+        assert!(known.get(&place("192.0.2.8")).is_empty());
+        let mut of_interface = ByPlace { is_machines: known.is_machines, ..ByPlace::default() };
+        of_interface.entry_or(&place("192.0.2.7"), || 1);
+        for text in ["127.0.0.1", "::", "localhost", "::ffff:192.0.2.7"] {
+            assert_eq!(of_interface.get(&place(text)).len(), 1, "{text}");
+        }
         // A place that is known itself matches only itself.
         known.entry_or(&place("127.0.0.2"), || 3);
         assert_eq!(known.get(&place("127.0.0.2"))[0].1, &3);
         assert_eq!(known.get(&place("localhost")).len(), 2);
+    }
+
+    #[test]
+    fn a_directory_stands_for_the_closest_one_above_it_and_for_those_below_it() {
+        let mut known = ByPlace::default();
+        for (root, number) in [("/srv", 1), ("/srv/www", 2), ("/srv/www/secret", 3), ("/srv/www2", 4)] {
+            known.entry_or(&Place::files(Path::new(root)), || number);
+        }
+        for (root, numbers) in [
+            ("/srv/www", &[2][..]),
+            ("/srv/./www/../www/", &[2]),
+            ("/srv/www/secret/a/b", &[3]),
+            ("/srv/www/a", &[2]),
+            ("/srv/w", &[1]),
+            ("/", &[1, 2, 3, 4]),
+            ("/home", &[]),
+        ] {
+            let found = known.get(&Place::files(Path::new(root)));
+            assert_eq!(found.into_iter().map(|(_, it)| *it).collect::<Vec<_>>(), numbers, "{root}");
+        }
     }
 }

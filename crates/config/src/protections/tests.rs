@@ -316,3 +316,155 @@ fn a_space_of_the_cache_is_behind_the_filters_of_its_routes() {
     assert_eq!(told(&of(""), &route(&format!("AUTH, {space}"))), "");
     assert_eq!(told(&of(""), &route("{ cache: {} }")), "");
 }
+
+/// A service that is reached through listeners with `access` alone.
+#[test]
+fn access_of_listeners_guards_what_they_lead_to() {
+    let file = |listeners: &str, routes: &str| {
+        format!(
+            "listeners: {{ inside: {{ address: ':8080', access: {{ allow: [ 10.0.0.0/8 ] }} }}, \
+             partner: {{ address: ':8082', access: {{ allow: [ 192.0.2.0/24 ] }} }}, {listeners} }}\n\
+             routes: [ {{ name: b, listeners: [ web, partner ], to: b }}, {routes} ]"
+        )
+    };
+    let web = "web: { address: ':8081' }";
+    let before = file(web, "{ name: a, match: { host: a.test }, listeners: [ inside ], to: a }");
+    assert_eq!(told(&before, &before), "");
+    for (routes, lost) in [
+        // The route at another listener, or at all of them.
+        ("{ name: a, match: { host: a.test }, listeners: [ inside, web ], to: a }", "routes.a"),
+        ("{ name: a, match: { host: a.test }, to: a }", "routes.a"),
+        ("{ name: a, match: { host: a.test }, listeners: [ partner ], to: a }", "routes.a"),
+        // Another route, by the service or its endpoint.
+        ("{ name: n, match: { path: /n }, listeners: [ web ], to: a }", "routes.n"),
+        ("{ name: n, match: { path: /n }, to: [ 'http://10.0.0.1:1' ] }", "routes.n"),
+        ("{ name: n, match: { path: /n }, listeners: [ partner ], to: a }", "routes.n"),
+        ("{ name: n, listeners: [ web ], filters: [ { mirror: a } ], match: { path: /n }, to: b }", "routes.n"),
+    ] {
+        let told = told(&before, &file(web, routes));
+        assert!(told.starts_with(&format!("`{lost}` has no `access of the listener`")), "{routes}: {told}");
+    }
+    for routes in [
+        "{ name: n, match: { path: /n }, listeners: [ inside ], to: a }",
+        "{ name: n, match: { path: /n }, listeners: [ inside ], filters: [ { mirror: a } ], to: b }",
+        "{ name: n, match: { path: /n }, to: b }",
+    ] {
+        assert_eq!(told(&before, &file(web, routes)), "", "{routes}");
+    }
+    // A listener with another name at another port has no `access`.
+    let route = "{ name: a, match: { host: a.test }, listeners: [ inside ], to: a }";
+    let moved = file(web, route).replace("inside", "moved").replace(":8080", ":8090");
+    let moved = moved.replace("access: { allow: [ 10.0.0.0/8 ] }", "defer_accept: false");
+    assert!(told(&before, &moved).contains("`routes.a` has no `access of the listener`"));
+    // Where the operator changes the argument, ways stay.
+    let edited = before.replace("10.0.0.0/8", "10.1.0.0/16");
+    assert_eq!(told(&before, &edited), "");
+}
+
+/// One place, guarded by a listener on one way and by a filter on the other.
+#[test]
+fn a_way_needs_the_guard_that_its_listener_had_for_the_place() {
+    let file = |routes: &str| {
+        format!(
+            "listeners: {{ inside: {{ address: ':8080', access: {{ allow: [ 10.0.0.0/8 ] }} }}, web: {{ address: ':8081' }} }}\n\
+             routes: [ {{ name: b, match: {{ host: b.test }}, listeners: [ web ], filters: [ AUTH ], to: a }}, {routes} ]"
+        )
+    };
+    let before = file("{ name: a, match: { host: a.test }, listeners: [ inside ], to: a }");
+    let bare = "{ name: a, match: { host: a.test }, to: a }";
+    assert!(told(&before, &file(bare)).contains("`routes.a` has no `auth`"));
+    let guarded = "{ name: a, match: { host: a.test }, listeners: [ inside ], to: a }, \
+                   { name: n, match: { host: n.test }, listeners: [ web ], filters: [ AUTH ], to: a }";
+    assert_eq!(told(&before, &file(guarded)), "");
+}
+
+#[test]
+fn a_listener_that_redirects_to_https_leads_nowhere_and_stays_so() {
+    let file = |listener: &str| {
+        format!(
+            "listeners: {{ {listener}, inside: {{ address: ':8443', access: {{ allow: [ 10.0.0.0/8 ] }} }} }}\n\
+             routes: [ {{ name: a, match: {{ host: a.test }}, to: a }} ]"
+        )
+    };
+    let before = file("web: { address: ':8080', redirect_https: true }");
+    assert_eq!(told(&before, &before), "");
+    assert_eq!(told(&before, &file("web: { address: ':8081', redirect_https: true }")), "");
+    for listener in ["web: { address: ':8080' }", "web: { address: ':8081' }", "other: { address: ':8080' }"] {
+        let told = told(&before, &file(listener));
+        assert!(told.contains("has no `redirect_https`, which the listener `web` has until now"), "{told}");
+        assert!(told.contains("`routes.a` has no `access of the listener`"), "{told}");
+    }
+}
+
+/// Routes without names, whose matches change.
+#[test]
+fn files_of_a_directory_are_behind_the_filters_of_its_routes() {
+    let of = |routes: &str| format!("routes: [ {{ match: {{ host: b.test }}, to: b }}, {routes} ]");
+    let before = of("{ match: { path: /a/* }, filters: [ AUTH, { files: /usr/lib } ] }");
+    for routes in [
+        "{ match: { path: /b/* }, filters: [ { files: /usr/lib } ] }",
+        "{ match: { path: /b/* }, filters: [ { files: /usr/../usr/lib/. } ] }",
+        "{ match: { path: /b/* }, filters: [ { files: { root: /usr, fall_through: true } } ], to: b }",
+        "{ match: { path: /b/* }, filters: [ { files: { root: /usr/lib, fall_through: true } }, AUTH ], to: b }",
+        "{ match: { path: /b/* }, filters: [ { auth: { network: 0.0.0.0/0 } }, { files: /usr/lib } ] }",
+    ] {
+        let told = told(&before, &of(routes));
+        assert!(told.contains("which every way to the files in /usr/lib has until now"), "{routes}: {told}");
+    }
+    for routes in [
+        "{ match: { path: /b/* }, filters: [ AUTH, { files: /usr/lib } ] }",
+        "{ match: { path: /b/* }, filters: [ { files: /usr/bin } ] }",
+    ] {
+        assert_eq!(told(&before, &of(routes)), "", "{routes}");
+    }
+    // A directory below another one that is open.
+    let open = "{ match: { path: /a/* }, filters: [ { files: /usr } ] }, \
+                { match: { path: /c/* }, filters: [ AUTH, { files: /usr/bin } ] }";
+    let below = of(&format!("{open}, {{ match: {{ path: /b/* }}, filters: [ {{ files: /usr/lib }} ] }}"));
+    assert_eq!(told(&of(open), &below), "");
+}
+
+#[test]
+fn fields_that_a_guard_has_verified_stay_out_of_the_hands_of_clients() {
+    let of = |filters: &str| format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]");
+    let before = of("{ auth: { network: 10.0.0.0/8, forward: { X-User: '{user}' } } }");
+    for filters in [
+        "AUTH",
+        "{ auth: { network: 10.0.0.0/8, forward: { X-Name: '{user}' } } }",
+        "AUTH, { headers: { request: { set: { X-User: a } } }, when: { method: GET } }",
+    ] {
+        let expected =
+            "`routes.a` has no `verified field x-user`, which every way to the service `a` has until now";
+        assert_eq!(told(&before, &of(filters)), expected, "{filters}");
+    }
+    for filters in [
+        "{ auth: { network: 10.1.0.0/16, forward: { X-User: '{user}', X-More: b } } }",
+        "AUTH, { headers: { request: { remove: X-User } } }",
+    ] {
+        assert_eq!(told(&before, &of(filters)), "", "{filters}");
+    }
+}
+
+/// A guard with a condition on the path, and a service that would get another path.
+#[test]
+fn the_path_stays_as_it_is_behind_a_guard_that_depends_on_it() {
+    let of = |filters: &str| format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]");
+    let guard = "{ auth: { network: 10.0.0.0/8 }, when: { path: /admin/* } }";
+    let rewrite = "{ rewrite: { prefix: { from: /x, to: /admin } } }";
+    let before = of(guard);
+    assert_eq!(told(&before, &before), "");
+    for filters in [format!("{guard}, {rewrite}"), format!("{rewrite}, {guard}"), format!("{{ strip_prefix: /x }}, {guard}")] {
+        let told = told(&before, &of(&filters));
+        assert_eq!(
+            told,
+            "`routes.a` has no `unchanged path behind its guard`, which every way to the service `a` has until now",
+            "{filters}"
+        );
+    }
+    let same = of(&format!("{rewrite}, {guard}"));
+    assert_eq!(told(&same, &same), "");
+    assert!(told(&same, &before).contains("unchanged path"));
+    // A guard that always runs does not depend on it.
+    assert_eq!(told(&of("AUTH"), &of(&format!("AUTH, {rewrite}"))), "");
+    assert_eq!(told(&before, &of(&format!("AUTH, {rewrite}"))), "");
+}

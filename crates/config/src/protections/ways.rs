@@ -1,17 +1,22 @@
 //! Ways: every path by which a plan leads a request to a service, an endpoint or a stored response, with the filters
 //! on it.
 //!
-//! Ways come from routes, from filters that send subrequests (`mirror`, `ext`, `wasm`, `auth`), and from labels of
-//! sealed routes. The way of a subrequest has the filters before the one that sends it; the filters of the called
-//! service do not run.
+//! Ways come from routes, from filters that send subrequests (`mirror`, `ext`, `wasm`, `auth`), from filters that answer
+//! with files, and from labels of sealed routes. The way of a subrequest has the filters before the one that sends it;
+//! the filters of the called service do not run. Listeners that ask the same of clients ([`super::entrances`]) share a
+//! way.
 
+use super::entrances::Entrances;
 use super::guards::{Guard, Guards};
+use super::paths::changes_path;
 use super::places::Place;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use thalweg_filter::{Chain, Step, Written};
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::{ListenerProtocol, Route, SealedRoute, To};
+use thalweg_proxy::plan::{Route, SealedRoute, To};
+use thalweg_route::HostPattern;
 use thalweg_upstream::Service;
 
 /// The kind of a way.
@@ -34,6 +39,8 @@ pub(super) enum Goal<'p> {
     Addresses(&'p SealedRoute),
     /// Stored responses.
     Space(&'p str),
+    /// The files below a directory.
+    Files(&'p Path),
 }
 
 /// A way of requests from some listeners.
@@ -42,10 +49,15 @@ pub(super) struct Way<'p> {
     /// The position of the route.
     pub(super) at: usize,
     pub(super) route: &'p Route,
+    /// The hosts of the route; none: all.
+    pub(super) hosts: &'p [HostPattern],
     /// The names of the listeners.
     pub(super) listeners: Vec<&'p str>,
+    /// What the listeners ask of clients.
+    pub(super) entrance: Guards,
     pub(super) kind: Kind,
     pub(super) goal: Goal<'p>,
+    /// The filters that refuse requests.
     pub(super) guards: Guards,
     /// The filters before the goal, the guards among them.
     pub(super) steps: &'p [Step],
@@ -54,6 +66,38 @@ pub(super) struct Way<'p> {
 }
 
 impl Way<'_> {
+    /// The filters that change the path, as written; `None`: one cannot be compared.
+    pub(super) fn path_changes(&self) -> Option<Vec<Written>> {
+        self.steps.iter().filter(|step| changes_path(step)).map(|step| step.written).collect()
+    }
+
+    /// Whether it has a guard that depends on the path of the request.
+    pub(super) fn judges_path(&self) -> bool {
+        let names_path = |step: &Step| {
+            let argument = step.filter.argument();
+            step.name() == "access" && argument.contains("path") || argument.contains("signed")
+        };
+        let judges = |step: &Step| names_path(step) || step.when.iter().any(|when| when.is_about_path());
+        self.steps.iter().any(|step| step.filter.guards() && judges(step))
+    }
+
+    /// Whether it has a guard with a condition on the host.
+    pub(super) fn judges_host(&self) -> bool {
+        let judges = |step: &Step| step.when.iter().any(|when| when.is_about_host());
+        self.steps.iter().any(|step| step.filter.guards() && judges(step))
+    }
+
+    /// The fields that its guards set or remove, so that the service may rely on them.
+    pub(super) fn verified_fields(&self) -> Guards {
+        let guards = self.steps.iter().filter(|step| step.filter.guards());
+        guards.flat_map(Guard::of_fields).collect()
+    }
+
+    /// The fields that any of its filters sets or removes.
+    pub(super) fn own_fields(&self) -> Guards {
+        self.steps.iter().flat_map(Guard::of_fields).collect()
+    }
+
     /// The places that it leads to; for labels, the caller searches the known addresses.
     pub(super) fn places(&self) -> Vec<Place> {
         match self.goal {
@@ -64,6 +108,7 @@ impl Way<'_> {
             }
             Goal::Addresses(_) => Vec::new(),
             Goal::Space(name) => vec![Place::Space(name.into())],
+            Goal::Files(root) => vec![Place::files(root)],
         }
     }
 }
@@ -78,27 +123,42 @@ pub(crate) fn is_made(name: &str) -> bool {
 pub(super) fn ways(plan: &Plan) -> impl Iterator<Item = Way<'_>> {
     let by_name: HashMap<&str, &Arc<Service>> =
         plan.services.iter().map(|service| (&*service.name, service)).collect();
+    let entrances = Entrances::of(plan);
     plan.routes.iter().enumerate().flat_map(move |(at, route)| {
         let mut found = Vec::new();
-        for (listeners, number) in sides(plan, (at, route)) {
-            let side = Side { plan, at, route, number, listeners };
+        for side in sides(plan, &entrances, (at, route)) {
             side.requests(&mut found);
             side.calls(&by_name, &mut found);
             side.stored(&mut found);
+            side.files(&mut found);
         }
         found
     })
 }
 
-/// The filters of every way of a route, one list for each listener and service; the protected content may also be
-/// files.
-pub(super) fn all_guards(plan: &Plan, (at, route): (usize, &Route)) -> Vec<Guards> {
+/// The guards on one way of a route.
+pub(super) struct Passage<'p> {
+    pub(super) listeners: Vec<&'p str>,
+    pub(super) entrance: Guards,
+    pub(super) guards: Guards,
+}
+
+/// The guards of every way of a route, one entry for each group of listeners and service; the protected content may
+/// also be files.
+pub(super) fn passages<'p>(
+    plan: &'p Plan,
+    entrances: &Entrances<'p>,
+    (at, route): (usize, &'p Route),
+) -> Vec<Passage<'p>> {
     let here = matches!(route.to, To::Nowhere).then_some(None);
     let services: Vec<_> = route.all_services().map(Some).chain(here).collect();
     let mut all = Vec::new();
-    for (_, number) in sides(plan, (at, route)) {
+    for Side { number, listeners, entrance, .. } in sides(plan, entrances, (at, route)) {
         let chains = services.iter().map(|service| route.chain(number, *service));
-        all.extend(chains.filter(|chain| !responds(chain)).map(|chain| guards(before_files(chain.steps()))));
+        all.extend(chains.filter(|chain| !responds(chain)).map(|chain| {
+            let (listeners, entrance) = (listeners.clone(), entrance.clone());
+            Passage { listeners, entrance, guards: guards(before_files(chain.steps())) }
+        }));
     }
     all
 }
@@ -114,19 +174,22 @@ fn responds(chain: &Chain) -> bool {
     chain.steps().iter().any(|step| step.name() == "respond" && step.when.is_empty())
 }
 
-/// Groups of listeners at which a route has the same filters, each with the position of one listener.
-fn sides<'p>(plan: &'p Plan, (at, route): (usize, &Route)) -> Vec<(Vec<&'p str>, u16)> {
-    if route.filter_variants.is_empty() {
-        let mut named: Vec<&str> = plan.listeners_of(at).map(|listener| &*listener.name).collect();
-        if named.is_empty() {
-            let all = plan.listeners.iter().filter(|listener| listener.protocol == ListenerProtocol::Http);
-            named = all.map(|listener| &*listener.name).collect();
-        }
-        return vec![(named, 0)];
-    }
+/// Groups of listeners at which a route has the same guards.
+fn sides<'p>(
+    plan: &'p Plan,
+    entrances: &Entrances<'p>,
+    (at, route): (usize, &'p Route),
+) -> Vec<Side<'p>> {
+    // Where filters differ between listeners, each is a group.
     let numbers: BTreeSet<u16> = route.filter_variants.iter().map(|variant| variant.listener).collect();
-    let name = |number: u16| plan.listeners.get(usize::from(number)).map(|listener| &*listener.name);
-    numbers.into_iter().map(|number| (name(number).into_iter().collect(), number)).collect()
+    let mut groups: BTreeMap<(Guards, u16), Vec<&'p str>> = BTreeMap::new();
+    for listener in entrances.of_route(plan, at) {
+        let number = if numbers.is_empty() { 0 } else { listener };
+        let entrance = entrances.guards(listener, plan, at);
+        groups.entry((entrance, number)).or_default().extend(entrances.name(listener));
+    }
+    let side = |((entrance, number), listeners)| Side { plan, at, route, number, listeners, entrance };
+    groups.into_iter().map(side).collect()
 }
 
 fn guards(steps: &[Step]) -> Guards {
@@ -140,12 +203,15 @@ struct Side<'p> {
     route: &'p Route,
     number: u16,
     listeners: Vec<&'p str>,
+    entrance: Guards,
 }
 
 impl<'p> Side<'p> {
     fn way(&self, kind: Kind, goal: Goal<'p>, steps: &'p [Step]) -> Way<'p> {
-        let (at, route, listeners) = (self.at, self.route, self.listeners.clone());
-        Way { at, route, listeners, kind, goal, guards: guards(steps), steps, caller: None }
+        let (at, route, listeners, entrance) =
+            (self.at, self.route, self.listeners.clone(), self.entrance.clone());
+        let hosts = self.plan.match_of(at).map_or(&[][..], |route| &route.hosts);
+        Way { at, route, hosts, listeners, entrance, kind, goal, guards: guards(steps), steps, caller: None }
     }
 
     /// The chains that requests may go through.
@@ -201,6 +267,20 @@ impl<'p> Side<'p> {
         for chain in self.chains() {
             for rule in chain.caches() {
                 found.push(self.way(Kind::Request, Goal::Space(&rule.key.space), chain.steps()));
+            }
+        }
+    }
+
+    /// Ways to the files that a filter answers with.
+    fn files(&self, found: &mut Vec<Way<'p>>) {
+        for chain in self.chains() {
+            for (at, step) in chain.steps().iter().enumerate() {
+                if let Some(root) = step.filter.root() {
+                    found.push(self.way(Kind::Request, Goal::Files(root), &chain.steps()[..at]));
+                }
+                if step.answers() {
+                    break;
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use rcgen::{
 };
 use std::time::SystemTime;
 use thalweg_config::load_file;
+use thalweg_config::protections::lost;
 
 /// An authority in PEM, valid until so many days from now, and a list that it has signed and that holds as long.
 fn authority(days: u32) -> (String, String) {
@@ -144,4 +145,61 @@ fn a_certificate_says_what_its_own_clients_show() {
     folder.pair("two", &pair(&["c.test", "a.test"]));
     let said = folder.errors(&two(own, ""));
     assert_eq!(said, "t.yaml:4:26: certificates for `a.test` ask different things of clients\n");
+}
+
+/// A certificate that the proxy makes itself, another order or another name of a certificate, or a listener without:
+/// all of them let clients in that show no certificate.
+#[test]
+fn no_change_leads_around_the_certificates_of_clients() {
+    let folder = folder(100);
+    folder.pair("two", &pair(&["b.test"]));
+    let asked = "client_auth: { ca: \"@/ca.pem\" }";
+    let one = format!("{{ cert: \"@/site.pem\", key: \"@/site.key\", {asked} }}");
+    let two = "{ cert: \"@/two.pem\", key: \"@/two.key\" }";
+    let file = |listener: &str, host: &str| {
+        let text = format!(
+            "listeners: {{ {listener} }}\nservices: {{ s: {{ endpoints: [ \"http://127.0.0.1:9001\" ] }} }}\n\
+             routes: [ {{ name: a, match: {{ {host} }}, to: s }} ]\n"
+        );
+        folder.loaded(&text)
+    };
+    let lost = |before: (&str, &str), after: (&str, &str)| {
+        let lost = lost(&file(before.0, before.1).plan, &file(after.0, after.1).plan);
+        lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let certificates =
+        |list: &str, more: &str| format!("web: {{ address: \":443\", tls: {{ certificates: [ {list} ]{more} }} }}");
+    let (alone, both) = (certificates(&one, ""), certificates(&format!("{one}, {two}"), ""));
+    let (any, of_a, of_b) = ("path: /*", "host: a.test", "host: b.test");
+    let renamed = format!("{{ cert: \"@/site.pem\", key: \"@/site.key\", names: [ c.test ], {asked} }}");
+    let below = "host: '*.a.test'";
+    for (before, after) in [
+        ((&alone, any), (&certificates(&one, ", local: true"), any)),
+        ((&alone, any), (&"web: { address: \":443\", tls: { local: true } }".to_owned(), any)),
+        ((&alone, of_a), (&"web: { address: \":443\", tls: { local: true } }".to_owned(), of_a)),
+        ((&alone, any), (&both, any)),
+        ((&alone, below), (&certificates(&format!("{two}, {one}"), ""), below)),
+        ((&both, of_a), (&certificates(&format!("{two}, {renamed}"), ""), of_a)),
+        ((&both, of_a), (&both, of_b)),
+        ((&alone, of_a), (&"other: { address: \":8443\", tls: { local: true } }".to_owned(), of_a)),
+        ((&alone, any), (&"other: { address: \":80\" }".to_owned(), any)),
+        ((&alone, any), (&format!("{alone}, other: {{ address: \":80\" }}"), any)),
+        ((&alone, any), (&certificates(&one.replace("client_auth: {", "client_auth: { mode: optional,"), ""), any)),
+    ] {
+        let told = lost((before.0, before.1), (after.0, after.1));
+        assert!(told.contains("`routes.a` has no `client_auth of the listener`"), "{before:?} {after:?}: {told}");
+    }
+    let common = format!(", {asked}");
+    for (before, after) in [
+        ((&alone, any), (&alone, of_b)),
+        ((&both, of_a), (&certificates(&format!("{two}, {one}"), ""), of_a)),
+        // What the proxy makes itself asks what the listener asks.
+        ((&alone, any), (&certificates(&one, &format!("{common}, local: true")), any)),
+        ((&certificates(two, &common), any), (&format!("other: {{ address: \":8443\", tls: {{ local: true{common} }} }}"), any)),
+        // Clients may come without one already.
+        ((&both, any), (&certificates(&format!("{two}, {one}"), ", local: true"), any)),
+        ((&both, of_b), (&certificates(two, ""), of_b)),
+    ] {
+        assert_eq!(lost((before.0, before.1), (after.0, after.1)), "", "{before:?} {after:?}");
+    }
 }

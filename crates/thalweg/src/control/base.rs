@@ -223,7 +223,8 @@ impl Base {
     fn look_for_crossed(&mut self, open: &[usize]) {
         self.has_crossed |= open.iter().any(|at| {
             let kept = self.kept_from(*at);
-            self.written(*at).iter().any(|endpoint| kept.why(&endpoint.address).is_some())
+            let checked = self.plan.services.get(*at).and_then(|service| checked_port(service));
+            self.written(*at).iter().any(|endpoint| kept.why(&endpoint.address, checked).is_some())
         });
     }
 
@@ -253,7 +254,7 @@ impl Base {
                 return true;
             }
             let barred = || self.own.bars(&endpoint.address, endpoint.takes_datagrams());
-            let why = match kept.why(&endpoint.address) {
+            let why = match kept.why(&endpoint.address, checked_port(service)) {
                 Some(why) => Some(why.to_owned()),
                 None => barred().map(|barred| format!("it is {barred}")),
             };
@@ -272,6 +273,11 @@ impl Base {
         self.plan.services[at] = Arc::new(service);
         flaw
     }
+}
+
+/// The port that health checks ask in place of that of the endpoint.
+fn checked_port(service: &Service) -> Option<u16> {
+    service.health.as_ref().and_then(|health| health.port)
 }
 
 #[cfg(test)]

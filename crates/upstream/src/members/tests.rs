@@ -3,6 +3,7 @@ use crate::attempt_guard::Transition;
 use crate::connection::{Connection, OpenCount};
 use crate::endpoint_sets::{EndpointSets, Names};
 use crate::endpoint_state::{Health, NoTlsTerms};
+use crate::HealthPolicy;
 use crate::labels::Labels;
 use crate::service::{Address, Endpoint, EndpointLimits, PreferPolicy};
 use crate::service_shared::Notifier;
@@ -495,7 +496,11 @@ fn a_name_of_a_document_never_leads_to_what_its_service_is_kept_off() {
     }
     let mut service = kept_off(Address::Socket(([192, 0, 2, 9], 81).into()));
     service.endpoints[0].is_added = true;
-    assert!(picked(service));
+    assert!(picked(service.clone()));
+    // Health checks ask that port.
+    let health = HealthPolicy { port: Some(81), ..HealthPolicy::default() };
+    service.health = Some(Arc::new(health));
+    assert!(!picked(service));
 }
 
 #[test]

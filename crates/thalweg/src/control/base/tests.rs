@@ -27,17 +27,25 @@ routes:
 ";
 
 fn loaded() -> Loaded {
-    let alone = check_text("a.yaml", FILE, &|_| None).unwrap_or_else(|report| panic!("{}", report.lines()));
-    let documents = [Document { name: "a".into(), text: DOCUMENT.into() }].into();
+    loaded_of(FILE, DOCUMENT)
+}
+
+fn loaded_of(file: &str, document: &str) -> Loaded {
+    let alone = check_text("a.yaml", file, &|_| None).unwrap_or_else(|report| panic!("{}", report.lines()));
+    let documents = [Document { name: "a".into(), text: document.into() }].into();
     let (good, refused) = (Arc::default(), Arc::default());
     let offer = Offer { source: "etcd".into(), documents, good, refused };
-    let merged = with_documents(alone, ("a.yaml", FILE.as_bytes()), &|_| None, (&[offer], &|_| None));
+    let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None));
     assert!(merged.flaws.is_empty(), "{:?}", merged.flaws);
     merged.loaded
 }
 
 fn base() -> Base {
-    let loaded = loaded();
+    base_of(FILE, DOCUMENT)
+}
+
+fn base_of(file: &str, document: &str) -> Base {
+    let loaded = loaded_of(file, document);
     let found = (&loaded.settings.discover, &FoundSets::default());
     Base::with_documents(loaded.plan, found, loaded.apart)
 }
@@ -80,6 +88,37 @@ fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
     take(&mut base, "guarded", &["10.0.0.3"]);
     assert_eq!(endpoints(&base, "guarded"), ["10.0.0.3:80"]);
     assert!(!base.take_crossed());
+}
+
+#[test]
+fn health_checks_of_a_document_ask_no_endpoint_of_the_file_at_their_port() {
+    let checked = "  checked: { discover: { dns: { name: checked.test, port: 81 } }, health: { path: /up, port: 80 } }\nroutes:";
+    let mut base = base_of(FILE, &DOCUMENT.replace("routes:", checked));
+    take(&mut base, "inner", &["10.0.0.1"]);
+    let found = ["10.0.0.1", "10.0.0.2"].map(|host| Found::at(host, 81));
+    let source = id(&base, "checked");
+    let taken = base.take_found(&source, found.into());
+    assert_eq!(endpoints(&base, "checked"), ["10.0.0.2:81"]);
+    let told = taken.flaw.unwrap();
+    assert!(told.contains("nothing stands before health checks of the service `checked`"), "{told}");
+}
+
+/// Listeners that ask something of clients guard as filters do.
+#[test]
+fn what_is_found_later_leads_no_document_past_the_access_of_a_listener() {
+    let file = FILE.replace(", filters: [ { access: { allow: [ 192.0.2.1 ] } } ]", ", listeners: [ inside ]");
+    let file = file.replace("listeners: { web:", "listeners: { inside: { address: '127.0.0.1:0', access: { allow: [ 192.0.2.1 ] } }, web:");
+    let mut base = base_of(&file, DOCUMENT);
+    take(&mut base, "inner", &["10.0.0.1"]);
+    let taken = take(&mut base, "found", &["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(endpoints(&base, "found"), ["10.0.0.2:80"]);
+    assert_eq!(
+        taken.flaw.as_deref(),
+        Some(
+            "`http://10.0.0.1:80` is left out: the listener `web` of the route `found` has no `access` of the file; it is \
+             one of the service `inner`"
+        )
+    );
 }
 
 /// The address of a host name is known only after resolution.
