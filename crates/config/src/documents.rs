@@ -333,4 +333,6 @@ fn unprotected(alone: &Plan, with: &Plan, joined: &[Joined]) -> Option<Refused> 
 }
 
 #[cfg(test)]
+mod guard_tests;
+#[cfg(test)]
 mod tests;

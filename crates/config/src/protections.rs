@@ -127,7 +127,12 @@ fn note(lost: &mut BTreeSet<LostProtection>, route: &Route, (guard, is_other): (
     note_text(lost, route, (&guard.to_string(), is_other), of);
 }
 
-fn note_text(lost: &mut BTreeSet<LostProtection>, route: &Route, (guard, is_other): (&str, bool), of: String) {
+fn note_text(
+    lost: &mut BTreeSet<LostProtection>,
+    route: &Route,
+    (guard, is_other): (&str, bool),
+    of: String,
+) {
     let key = format!("routes.{}", route.name);
     if !lost.iter().any(|known| known.key == key && known.guard == guard) {
         lost.insert(LostProtection { key, guard: guard.to_owned(), of, is_other });
@@ -136,7 +141,8 @@ fn note_text(lost: &mut BTreeSet<LostProtection>, route: &Route, (guard, is_othe
 
 /// Routes that are the same, by what they match and by the names that were written.
 fn routes((before, after): (&Plan, &Plan), open: &HashSet<String>, lost: &mut BTreeSet<LostProtection>) {
-    let all = |passage: &Passage<'_>| -> Guards { passage.guards.union(&passage.entrance).cloned().collect() };
+    let all =
+        |passage: &Passage<'_>| -> Guards { passage.guards.union(&passage.entrance).cloned().collect() };
     let (of_before, of_after) = (Entrances::of(before), Entrances::of(after));
     let mut known: HashMap<(&'static str, &str), Guards> = HashMap::new();
     for (at, route) in before.routes.iter().enumerate() {

@@ -16,7 +16,7 @@ fn documents(all: &[(&str, &str)]) -> Arc<[Document]> {
     all.iter().map(|(name, text)| Document { name: (*name).into(), text: (*text).into() }).collect()
 }
 
-fn merged(newest: &[(&str, &str)], good: &[(&str, &str)]) -> Merged {
+pub(super) fn merged(newest: &[(&str, &str)], good: &[(&str, &str)]) -> Merged {
     merged_without(newest, good, &[])
 }
 
@@ -35,7 +35,7 @@ fn routes(merged: &Merged) -> Vec<&str> {
     merged.loaded.plan.routes.iter().map(|route| &*route.name).collect()
 }
 
-fn flaws(merged: &Merged) -> String {
+pub(super) fn flaws(merged: &Merged) -> String {
     let all = merged.flaws.iter().map(|flaw| format!("{}: {}\n", flaw.document, flaw.message));
     all.collect()
 }
@@ -310,7 +310,7 @@ routes:
   - { name: shop, match: { host: shop.test }, to: shop }
 ";
 
-fn beside_guarded(text: &str) -> Merged {
+pub(super) fn beside_guarded(text: &str) -> Merged {
     let alone = check_text("a.yaml", GUARDED, &|_| None).map_err(|report| report.to_string()).unwrap();
     let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
     let offer = Offer { source: "etcd: /r/ at b".into(), documents, good, refused };
@@ -463,7 +463,7 @@ fn a_document_sends_to_a_service_what_the_file_sends_there_without_a_guard() {
 }
 
 /// Why `text` does not run beside `file`.
-fn told(file: &str, text: &str) -> String {
+pub(super) fn told(file: &str, text: &str) -> String {
     let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
     let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
     let offer = Offer { source: "etcd".into(), documents, good, refused };
@@ -601,114 +601,4 @@ fn a_document_asks_a_protected_service_what_the_file_asks_it() {
             "has no `access` of the file, and leads to the service `app` by a request of a filter"
         ));
     }
-}
-
-/// The guard runs under a condition, and the document's requests are some of those of the file.
-#[test]
-fn a_document_has_a_guard_with_the_condition_of_the_file_where_the_file_leads_its_requests() {
-    let file = |when: &str| {
-        format!(
-            "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\n\
-             chains: {{ safe: [ {{ auth: {{ network: 10.0.0.0/8 }}, when: {{ {when} }} }} ] }}\n\
-             services: {{ app: {{ endpoints: ['http://10.0.0.1:1'] }} }}\n\
-             routes: [ {{ name: app, match: {{ host: a.test, path: /app/* }}, filters: [ {{ chain: safe }} ], to: app }} ]\n"
-        )
-    };
-    let (path, host) = (file("path: /app/admin/*"), file("host: a.test"));
-    let route = |rest: &str| format!("routes: [ {{ name: x, match: {{ {rest}, to: app }} ]");
-    for (file, rest) in [
-        (&path, "host: b.test, path: /app/* }, filters: [ { chain: safe } ]"),
-        (&path, "path: /app/x }, filters: [ { chain: safe }, { hsts: {} } ]"),
-        (&path, "host: a.test, path: /app/* }, filters: [ { chain: safe } ]"),
-        (&host, "host: a.test, path: /app/x }, filters: [ { chain: safe } ]"),
-    ] {
-        assert_eq!(told(file, &route(rest)), "", "{rest}");
-    }
-    for (file, rest) in [
-        (&path, "host: b.test, path: /* }, filters: [ { chain: safe } ]"),
-        (&path, "host: b.test, path: /app/* }"),
-        (&path, "host: b.test, path: /app/* }, filters: [ { chain: safe }, { strip_prefix: /app } ]"),
-        (&path, "host: b.test, path: /app/* }, filters: [ { rewrite: { path: /app/admin/x } }, { chain: safe } ]"),
-        (&path, "path: /app/* }, filters: [ { auth: { network: 10.0.0.0/8 }, when: { path: /app/admin/x } } ]"),
-        (&host, "host: b.test, path: /app/x }, filters: [ { chain: safe } ]"),
-        (&host, "host: '*.test', path: /app/x }, filters: [ { chain: safe } ]"),
-        (&host, "path: /app/x }, filters: [ { chain: safe } ]"),
-    ] {
-        let told = told(file, &route(rest));
-        assert!(told.contains("has no `auth when "), "{rest}: {told}");
-    }
-}
-
-#[test]
-fn a_document_may_change_responses_behind_a_guard() {
-    for (filter, is_refused) in [
-        ("{ headers: { response: { set: { X-A: b } } } }", false),
-        ("{ headers: { request: { set: { X-A: b } }, response: { set: { X-A: b } } } }", true),
-    ] {
-        let text = format!(
-            "routes: [ {{ name: x, match: {{ path: /x }}, filters: [ {{ chain: safe }}, {filter} ], to: inner }} ]"
-        );
-        let told = flaws(&beside_guarded(&text));
-        assert_eq!(!told.is_empty(), is_refused, "{filter}: {told}");
-    }
-}
-
-/// Paths, filters and health checks beside listeners with `access`.
-#[test]
-fn no_document_leads_around_the_access_of_the_files_listeners() {
-    let file = "listeners:\n\
-                \x20 web: { address: '127.0.0.1:0' }\n\
-                \x20 inside: { address: '127.0.0.1:0', access: { allow: [ 10.0.0.0/8 ] } }\n\
-                services: { app: { endpoints: ['http://127.0.0.1:1'] }, shop: { endpoints: ['http://127.0.0.1:2'] } }\n\
-                routes:\n\
-                - { name: admin, match: { path: /admin/* }, listeners: [ inside ], to: shop }\n\
-                - { name: shop, match: { path: /shop/* }, listeners: [ web ], to: shop }\n\
-                - { listeners: [ inside ], to: app }\n";
-    for text in [
-        "routes: [ { name: x, listeners: [ web ], match: { host: x.test, path: /shop/x }, to: shop } ]",
-        "routes: [ { name: x, listeners: [ inside ], match: { path: /x }, to: shop } ]",
-        "services: { y: { endpoints: ['http://127.0.0.1:2'], health: /shop/up } }",
-        "services: { y: { endpoints: ['http://127.0.0.1:3'], health: /up } }",
-    ] {
-        assert_eq!(told(file, text), "", "{text}");
-    }
-    for text in [
-        "routes: [ { name: x, listeners: [ web ], match: { host: x.test, path: /admin/x }, to: shop } ]",
-        "routes: [ { name: x, match: { host: x.test }, to: shop } ]",
-    ] {
-        assert!(told(file, text).contains("at the listener `web`, which has no `access`"), "{text}");
-    }
-    for text in [
-        "services: { y: { endpoints: ['http://127.0.0.1:1'], health: /up } }",
-        "services: { y: { endpoints: ['http://127.0.0.1:3'], health: { path: /up, port: 1 } } }",
-        "services: { y: { endpoints: ['http://127.0.0.1:2'], health: /admin/up } }",
-    ] {
-        assert!(told(file, text).contains("health checks of the service `y`"), "{text}: {}", told(file, text));
-    }
-}
-
-/// A test of another route would keep the changes of others out when it fails.
-#[test]
-fn a_document_tests_its_own_routes_alone() {
-    let test = |expect: &str| {
-        format!(
-            "routes: [ {{ name: x, match: {{ path: /x }}, to: shop }}, {{ name: y, match: {{ path: /y }}, to: [ 'http://127.0.0.1:3' ] }} ]\n\
-             tests: [ {{ request: GET http://a.test/x, expect: {{ {expect} }} }} ]"
-        )
-    };
-    for expect in ["route: x", "route: x, service: shop", "route: x, upstream_path: /x"] {
-        assert_eq!(flaws(&merged(&[("x", &test(expect))], &[])), "", "{expect}");
-    }
-    let by_service = test("service: y").replace("a.test/x", "a.test/y");
-    assert_eq!(flaws(&merged(&[("x", &by_service)], &[])), "");
-    for expect in ["service: shop", "upstream_path: /x", "route: shop", "route: none", "status: 404"] {
-        let told = flaws(&merged(&[("x", &test(expect))], &[]));
-        assert!(told.contains("must expect a `route` or a `service` of its own document"), "{expect}: {told}");
-    }
-    // A route that is left out takes its tests with it.
-    let text = "tests: [ { request: GET http://other.test/, expect: { route: shop } } ]\n\
-                routes: [ { name: shop, match: { host: other.test }, to: shop } ]";
-    let merged = merged(&[("x", text)], &[]);
-    assert!(flaws(&merged).contains("the route `shop` is left out"), "{}", flaws(&merged));
-    assert_eq!(flaws(&merged).lines().count(), 1);
 }

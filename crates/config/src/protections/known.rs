@@ -119,9 +119,7 @@ impl GuardedWay {
     fn includes(&self, way: &Way<'_>) -> bool {
         let is_here = |listener: &&str| self.listeners.iter().any(|known| known == listener);
         let has_host = |host: &HostPattern| self.hosts.iter().any(|known| is_within(host, known));
-        let has_hosts = || {
-            self.hosts.is_empty() || !way.hosts.is_empty() && way.hosts.iter().all(has_host)
-        };
+        let has_hosts = || self.hosts.is_empty() || !way.hosts.is_empty() && way.hosts.iter().all(has_host);
         way.kind == Kind::Request
             && way.listeners.iter().all(is_here)
             && lacking(&self.guards, &way.guards, Terms::Same).next().is_none()

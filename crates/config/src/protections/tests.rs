@@ -339,7 +339,10 @@ fn access_of_listeners_guards_what_they_lead_to() {
         ("{ name: n, match: { path: /n }, listeners: [ web ], to: a }", "routes.n"),
         ("{ name: n, match: { path: /n }, to: [ 'http://10.0.0.1:1' ] }", "routes.n"),
         ("{ name: n, match: { path: /n }, listeners: [ partner ], to: a }", "routes.n"),
-        ("{ name: n, listeners: [ web ], filters: [ { mirror: a } ], match: { path: /n }, to: b }", "routes.n"),
+        (
+            "{ name: n, listeners: [ web ], filters: [ { mirror: a } ], match: { path: /n }, to: b }",
+            "routes.n",
+        ),
     ] {
         let told = told(&before, &file(web, routes));
         assert!(told.starts_with(&format!("`{lost}` has no `access of the listener`")), "{routes}: {told}");
@@ -389,7 +392,8 @@ fn a_listener_that_redirects_to_https_leads_nowhere_and_stays_so() {
     let before = file("web: { address: ':8080', redirect_https: true }");
     assert_eq!(told(&before, &before), "");
     assert_eq!(told(&before, &file("web: { address: ':8081', redirect_https: true }")), "");
-    for listener in ["web: { address: ':8080' }", "web: { address: ':8081' }", "other: { address: ':8080' }"] {
+    for listener in ["web: { address: ':8080' }", "web: { address: ':8081' }", "other: { address: ':8080' }"]
+    {
         let told = told(&before, &file(listener));
         assert!(told.contains("has no `redirect_https`, which the listener `web` has until now"), "{told}");
         assert!(told.contains("`routes.a` has no `access of the listener`"), "{told}");
@@ -426,7 +430,9 @@ fn files_of_a_directory_are_behind_the_filters_of_its_routes() {
 
 #[test]
 fn fields_that_a_guard_has_verified_stay_out_of_the_hands_of_clients() {
-    let of = |filters: &str| format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]");
+    let of = |filters: &str| {
+        format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]")
+    };
     let before = of("{ auth: { network: 10.0.0.0/8, forward: { X-User: '{user}' } } }");
     for filters in [
         "AUTH",
@@ -448,12 +454,18 @@ fn fields_that_a_guard_has_verified_stay_out_of_the_hands_of_clients() {
 /// A guard with a condition on the path, and a service that would get another path.
 #[test]
 fn the_path_stays_as_it_is_behind_a_guard_that_depends_on_it() {
-    let of = |filters: &str| format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]");
+    let of = |filters: &str| {
+        format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]")
+    };
     let guard = "{ auth: { network: 10.0.0.0/8 }, when: { path: /admin/* } }";
     let rewrite = "{ rewrite: { prefix: { from: /x, to: /admin } } }";
     let before = of(guard);
     assert_eq!(told(&before, &before), "");
-    for filters in [format!("{guard}, {rewrite}"), format!("{rewrite}, {guard}"), format!("{{ strip_prefix: /x }}, {guard}")] {
+    for filters in [
+        format!("{guard}, {rewrite}"),
+        format!("{rewrite}, {guard}"),
+        format!("{{ strip_prefix: /x }}, {guard}"),
+    ] {
         let told = told(&before, &of(&filters));
         assert_eq!(
             told,

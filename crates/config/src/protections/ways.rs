@@ -175,11 +175,7 @@ fn responds(chain: &Chain) -> bool {
 }
 
 /// Groups of listeners at which a route has the same guards.
-fn sides<'p>(
-    plan: &'p Plan,
-    entrances: &Entrances<'p>,
-    (at, route): (usize, &'p Route),
-) -> Vec<Side<'p>> {
+fn sides<'p>(plan: &'p Plan, entrances: &Entrances<'p>, (at, route): (usize, &'p Route)) -> Vec<Side<'p>> {
     // Where filters differ between listeners, each is a group.
     let numbers: BTreeSet<u16> = route.filter_variants.iter().map(|variant| variant.listener).collect();
     let mut groups: BTreeMap<(Guards, u16), Vec<&'p str>> = BTreeMap::new();

@@ -167,8 +167,9 @@ fn no_change_leads_around_the_certificates_of_clients() {
         let lost = lost(&file(before.0, before.1).plan, &file(after.0, after.1).plan);
         lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
-    let certificates =
-        |list: &str, more: &str| format!("web: {{ address: \":443\", tls: {{ certificates: [ {list} ]{more} }} }}");
+    let certificates = |list: &str, more: &str| {
+        format!("web: {{ address: \":443\", tls: {{ certificates: [ {list} ]{more} }} }}")
+    };
     let (alone, both) = (certificates(&one, ""), certificates(&format!("{one}, {two}"), ""));
     let (any, of_a, of_b) = ("path: /*", "host: a.test", "host: b.test");
     let renamed = format!("{{ cert: \"@/site.pem\", key: \"@/site.key\", names: [ c.test ], {asked} }}");
@@ -184,10 +185,16 @@ fn no_change_leads_around_the_certificates_of_clients() {
         ((&alone, of_a), (&"other: { address: \":8443\", tls: { local: true } }".to_owned(), of_a)),
         ((&alone, any), (&"other: { address: \":80\" }".to_owned(), any)),
         ((&alone, any), (&format!("{alone}, other: {{ address: \":80\" }}"), any)),
-        ((&alone, any), (&certificates(&one.replace("client_auth: {", "client_auth: { mode: optional,"), ""), any)),
+        (
+            (&alone, any),
+            (&certificates(&one.replace("client_auth: {", "client_auth: { mode: optional,"), ""), any),
+        ),
     ] {
         let told = lost((before.0, before.1), (after.0, after.1));
-        assert!(told.contains("`routes.a` has no `client_auth of the listener`"), "{before:?} {after:?}: {told}");
+        assert!(
+            told.contains("`routes.a` has no `client_auth of the listener`"),
+            "{before:?} {after:?}: {told}"
+        );
     }
     let common = format!(", {asked}");
     for (before, after) in [
@@ -195,7 +202,10 @@ fn no_change_leads_around_the_certificates_of_clients() {
         ((&both, of_a), (&certificates(&format!("{two}, {one}"), ""), of_a)),
         // What the proxy makes itself asks what the listener asks.
         ((&alone, any), (&certificates(&one, &format!("{common}, local: true")), any)),
-        ((&certificates(two, &common), any), (&format!("other: {{ address: \":8443\", tls: {{ local: true{common} }} }}"), any)),
+        (
+            (&certificates(two, &common), any),
+            (&format!("other: {{ address: \":8443\", tls: {{ local: true{common} }} }}"), any),
+        ),
         // Clients may come without one already.
         ((&both, any), (&certificates(&format!("{two}, {one}"), ", local: true"), any)),
         ((&both, of_b), (&certificates(two, ""), of_b)),

@@ -1,9 +1,9 @@
 use super::*;
+use crate::HealthPolicy;
 use crate::attempt_guard::Transition;
 use crate::connection::{Connection, OpenCount};
 use crate::endpoint_sets::{EndpointSets, Names};
 use crate::endpoint_state::{Health, NoTlsTerms};
-use crate::HealthPolicy;
 use crate::labels::Labels;
 use crate::service::{Address, Endpoint, EndpointLimits, PreferPolicy};
 use crate::service_shared::Notifier;

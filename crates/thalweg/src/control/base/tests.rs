@@ -107,7 +107,10 @@ fn health_checks_of_a_document_ask_no_endpoint_of_the_file_at_their_port() {
 #[test]
 fn what_is_found_later_leads_no_document_past_the_access_of_a_listener() {
     let file = FILE.replace(", filters: [ { access: { allow: [ 192.0.2.1 ] } } ]", ", listeners: [ inside ]");
-    let file = file.replace("listeners: { web:", "listeners: { inside: { address: '127.0.0.1:0', access: { allow: [ 192.0.2.1 ] } }, web:");
+    let file = file.replace(
+        "listeners: { web:",
+        "listeners: { inside: { address: '127.0.0.1:0', access: { allow: [ 192.0.2.1 ] } }, web:",
+    );
     let mut base = base_of(&file, DOCUMENT);
     take(&mut base, "inner", &["10.0.0.1"]);
     let taken = take(&mut base, "found", &["10.0.0.1", "10.0.0.2"]);
