@@ -110,8 +110,8 @@ pub trait Filter: Any + Debug + Send + Sync {
         self.guards()
     }
 
-    /// Whether its decision may depend on the route: as a filter of another route it may decide otherwise about the same
-    /// request, even if both have one text.
+    /// Whether its decision may depend on the route: as a filter of another route it may decide otherwise about the
+    /// same request, even if both have one text.
     fn decides_by_route(&self) -> bool {
         false
     }

@@ -65,8 +65,8 @@ pub(crate) async fn begins(worker: &Worker, client: &Client, x: &mut Exchange) -
     .await
 }
 
-/// Whether the first bytes of a connection are a request line of HTTP/1, right or wrong, or its beginning, since a line is
-/// refused at its first wrong byte: it names a method, a path or a version, and is not the beginning of [`PREFACE`].
+/// Whether the first bytes of a connection are a request line of HTTP/1, right or wrong, or its beginning, since a line
+/// is refused at its first wrong byte: it names a method, a path or a version, and is not the beginning of [`PREFACE`].
 pub(crate) fn has_request_line(received: &[u8]) -> bool {
     let line = received.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |word: &[u8]| line.windows(word.len()).any(|window| window == word);

@@ -1,4 +1,5 @@
-//! Documents beside guards with conditions and listeners that ask something of clients; and what their tests may expect.
+//! Documents beside guards with conditions and listeners that ask something of clients; and what their tests may
+//! expect.
 
 use super::tests::{beside_guarded, flaws, merged, told};
 

@@ -2,8 +2,8 @@
 //!
 //! The author of a document is trusted with its own routes, but not with places that the file protects. So a
 //! document's way to such a place needs a guard that the file has on a way there, with the same argument and without
-//! conditions, unless a way of the file takes all of its requests. It may have no filter of the document's own that could
-//! change fields that the guard has verified, and no listener that asks less of clients than those of the file.
+//! conditions, unless a way of the file takes all of its requests. It may have no filter of the document's own that
+//! could change fields that the guard has verified, and no listener that asks less of clients than those of the file.
 
 use super::entrances::Entrances;
 use super::guards::{Guard, Guards, Terms, lacking};

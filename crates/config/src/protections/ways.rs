@@ -1,10 +1,10 @@
 //! Ways: every path by which a plan leads a request to a service, an endpoint or a stored response, with the filters
 //! on it.
 //!
-//! Ways come from routes, from filters that send subrequests (`mirror`, `ext`, `wasm`, `auth`), from filters that answer
-//! with files, and from labels of sealed routes. The way of a subrequest has the filters before the one that sends it;
-//! the filters of the called service do not run. Listeners that ask the same of clients ([`super::entrances`]) share a
-//! way.
+//! Ways come from routes, from filters that send subrequests (`mirror`, `ext`, `wasm`, `auth`), from filters that
+//! answer with files, and from labels of sealed routes. The way of a subrequest has the filters before the one that
+//! sends it; the filters of the called service do not run. Listeners that ask the same of clients
+//! ([`super::entrances`]) share a way.
 
 use super::entrances::Entrances;
 use super::guards::{Guard, Guards};

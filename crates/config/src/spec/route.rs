@@ -51,9 +51,9 @@ pub struct RouteSpec {
     /// Bounds on its exchanges.
     #[serde(default)]
     pub limits: RouteLimitsSpec,
-    /// What paths of its requests may have that is refused otherwise. Percent-encoded: `slash` at the edge of a segment,
-    /// `control`, `backslash`. As it is, where another reading of the path belongs to a guarded route: `double_slash`,
-    /// `semicolon`.
+    /// What paths of its requests may have that is refused otherwise. Percent-encoded: `slash` at the edge of a
+    /// segment, `control`, `backslash`. As it is, where another reading of the path belongs to a guarded route:
+    /// `double_slash`, `semicolon`.
     #[schemars(extend("x-default-words" = "none"))]
     #[serde(default)]
     pub allow_encoded: ListSpec<EncodedSpec>,
