@@ -9,17 +9,23 @@
 //! a secret or a degree of trust needs a mark; the suite in `marks/tests.rs` fails for a key with such a name and no
 //! mark.
 
+mod concealed;
 mod path;
+mod same_routes;
 mod secrets;
 mod sent;
 
+use crate::include::unfilled;
+use crate::interpolate::Environment;
 use crate::parse::{Kind, Node};
 use crate::source::Span;
 use path::{Path, scalar};
+use same_routes::paired;
 
+pub(crate) use concealed::concealed;
 pub use secrets::{REDACTED, redact, restore};
 pub(crate) use secrets::{secret_places, secret_places_in};
-pub use sent::services as services_with_secrets;
+pub(crate) use sent::{Carriers, carriers};
 
 /// Keys that a port must keep even under another listener's name.
 const OF_PORTS: &[&str] = &["tls", "proxy_protocol"];
@@ -44,16 +50,44 @@ pub struct Breach {
 /// `client_auth`, and are missing at the same place or port; and secrets in request fields that would go to other
 /// endpoints than before.
 pub fn check_arrived(on_disk: &Node, arrived: &Node) -> Result<(), Vec<Breach>> {
-    let mut allowed = Vec::new();
-    walk(on_disk, &Path::default(), &mut |path, node| allowed.push((path.clone(), node)));
+    check((on_disk, arrived), (on_disk, arrived))
+}
+
+/// [`check_arrived`] for texts of the file `name`, with all files that they include: a secret of an included file
+/// stays with its destination, and a listener of one keeps its protections.
+///
+/// # Errors
+/// As there. `None`: one of the texts, or a file that the one on disk includes, cannot be read.
+pub fn check_arrived_text(
+    (name, on_disk): (&str, &str),
+    arrived: &str,
+    environment: Environment<'_>,
+) -> Option<Result<(), Vec<Breach>>> {
+    let (known, new) = (unfilled(name, on_disk, environment)?, unfilled(name, arrived, environment)?);
+    // What the arriving text includes besides is itself a breach.
+    let whole = (known.whole.as_ref()?, new.whole.as_ref().unwrap_or(&new.main));
+    Some(check((&known.main, &new.main), whole))
+}
+
+/// The main files, and the same with what they include.
+fn check(
+    (on_disk, arrived): (&Node, &Node),
+    (all_on_disk, all_arrived): (&Node, &Node),
+) -> Result<(), Vec<Breach>> {
     let mut breaches = Vec::new();
-    walk(arrived, &Path::default(), &mut |path, node| {
-        if !allowed.iter().any(|(known, value)| known == path && same(value, node)) {
-            breaches.push(Breach { key: path.to_string(), span: node.span });
-        }
-    });
-    dropped(on_disk, arrived, &mut breaches);
-    sent::astray(on_disk, arrived, &mut breaches);
+    {
+        let (on_disk, arrived) = paired(on_disk, arrived);
+        let mut allowed = Vec::new();
+        walk(&on_disk, &Path::default(), &mut |path, node| allowed.push((path.clone(), node)));
+        walk(&arrived, &Path::default(), &mut |path, node| {
+            if !allowed.iter().any(|(known, value)| known == path && same(value, node)) {
+                breaches.push(Breach { key: path.to_string(), span: node.span });
+            }
+        });
+    }
+    let (known, new) = paired(all_on_disk, all_arrived);
+    dropped(&known, &new, &mut breaches);
+    sent::astray(all_on_disk, all_arrived, &mut breaches);
     if breaches.is_empty() { Ok(()) } else { Err(breaches) }
 }
 
@@ -206,6 +240,8 @@ fn same(a: &Node, b: &Node) -> bool {
     }
 }
 
+#[cfg(test)]
+mod edit_tests;
 #[cfg(test)]
 mod every_secret;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::time::Duration;
 use std::time::SystemTime;
 use thalweg_filter::{Chain, Filter};
 use thalweg_proxy::plan::{
-    CallRoute, Escapes, Listener, ListenerProtocol, Plan, Route, SealedRoute, ServiceId, Split, Timeouts, To,
+    CallRoute, Escapes, Listener, ListenerProtocol, Plan, PlanSecrets, Route, SealedRoute, ServiceId, Split, Timeouts, To,
 };
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};
@@ -109,6 +109,7 @@ pub(crate) fn compile(
         tracing,
         error_details: spec.error_details.unwrap_or(true),
         beside: settings.beside(),
+        secrets: PlanSecrets::default(),
     };
     validate::run_tests(&tests, spec, &plan, problems);
     if !problems.is_clean() {

@@ -3,7 +3,8 @@
 //! Called for `plan`, trial runs and reloads. Each side is described as objects (`describe`, `services`,
 //! `settings`), whose fields are what their plan types serialise to (`fields`); so a new field of a plan type is told
 //! when it changes. What cannot serialise, TLS sessions and what names other objects of the plan, is added by hand.
-//! Secrets are compared and never shown.
+//! Secrets are compared and never shown: fields that are secrets by their type show nothing, and every other text
+//! passes [`Concealed::hide`].
 
 mod describe;
 mod fields;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
+use thalweg_core::Concealed;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::Route;
 use thalweg_upstream::Service;
@@ -111,21 +113,21 @@ pub(crate) type ShownField = (Cow<'static, str>, Option<String>);
 pub(crate) fn route_settings(route: &Route, plan: &Plan) -> Vec<ShownField> {
     let mut fields = Fields::default();
     describe::route_fields(route, None, plan, &mut fields);
-    fields.shown()
+    fields.shown(&plan.secrets.concealed)
 }
 
 /// Everything that is configured of a service, its endpoints excepted.
-pub(crate) fn service_settings(service: &Service) -> Vec<ShownField> {
+pub(crate) fn service_settings(service: &Service, plan: &Plan) -> Vec<ShownField> {
     let mut fields = Fields::default();
     services::service_fields(service, &mut fields);
-    fields.shown()
+    fields.shown(&plan.secrets.concealed)
 }
 
-/// What a plan value consists of, below this path.
-pub(crate) fn settings_of(path: &str, value: &impl Serialize) -> Vec<ShownField> {
+/// What a value of a plan consists of, below this path.
+pub(crate) fn settings_of(path: &str, value: &impl Serialize, plan: &Plan) -> Vec<ShownField> {
     let mut fields = Fields::default();
     fields.all(path, value);
-    fields.shown()
+    fields.shown(&plan.secrets.concealed)
 }
 
 /// An object that takes part in a comparison. What it says is written down when it is its turn: of ten thousand, two at
@@ -145,6 +147,7 @@ struct Object<'a> {
 pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change> {
     let (old, new) = (describe::objects(before), describe::objects(after));
     let moved = order::moved(before.0, after.0);
+    let concealed = before.0.secrets.concealed.with(&after.0.secrets.concealed);
     let mut known: HashMap<_, _> = old.iter().zip(0..).map(|(object, at)| (object.key(), at)).collect();
     let places: Vec<Option<usize>> = new.iter().map(|object| known.remove(&object.key())).collect();
     drop(known);
@@ -157,20 +160,24 @@ pub fn diff(before: (&Plan, &Settings), after: (&Plan, &Settings)) -> Vec<Change
         };
         let (object, fields) = object.described();
         match place.and_then(|place| old[place].take()) {
-            None => changes.push(object.change(Action::Added, fields::all(fields, true))),
+            None => {
+                let fields = fields::all(fields, true, &concealed);
+                changes.push(object.change(Action::Added, fields, &concealed));
+            }
             Some(before) => {
-                let mut fields = fields::differences(before.described().1, fields);
+                let mut fields = fields::differences(before.described().1, fields, &concealed);
                 let action = if fields.is_empty() { Action::Moved } else { Action::Changed };
                 fields.extend(moved);
                 if !fields.is_empty() {
-                    changes.push(object.change(action, fields));
+                    changes.push(object.change(action, fields, &concealed));
                 }
             }
         }
     }
     for gone in old.into_iter().flatten() {
         let (gone, fields) = gone.described();
-        changes.push(gone.change(Action::Removed, fields::all(fields, false)));
+        let fields = fields::all(fields, false, &concealed);
+        changes.push(gone.change(Action::Removed, fields, &concealed));
     }
     // The sort is stable; an endpoint stands below its service.
     let rank = |kind| if kind == ObjectKind::Endpoint { ObjectKind::Service } else { kind };
@@ -190,13 +197,13 @@ impl Object<'_> {
         (self, fields.0)
     }
 
-    fn change(self, action: Action, fields: Vec<FieldChange>) -> Change {
+    fn change(self, action: Action, fields: Vec<FieldChange>, concealed: &Concealed) -> Change {
         Change {
             kind: self.kind,
             name: self.name.into_owned(),
             service: self.service.map(str::to_owned),
             action,
-            summary: (self.summary)(),
+            summary: concealed.hide(&(self.summary)()).into_owned(),
             fields,
             place: None,
         }

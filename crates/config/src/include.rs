@@ -43,6 +43,32 @@ pub(crate) struct Gathered {
     pub(crate) secrets: Vec<Span>,
 }
 
+/// A configuration as it is written: before `${…}` is filled in.
+pub(crate) struct Unfilled {
+    /// The main file.
+    pub(crate) main: Node,
+    /// With what it includes; `None`: a file of these cannot be read or parsed.
+    pub(crate) whole: Option<Node>,
+}
+
+/// Reads a text as the main file `name`, with the files that it includes, and fills in no variable but those in
+/// `include`. `None`: the text cannot be parsed.
+pub(crate) fn unfilled(name: &str, text: &str, environment: Environment<'_>) -> Option<Unfilled> {
+    let (mut sources, mut problems) = (Sources::default(), Problems::default());
+    let mut written = Written::default();
+    let gathered =
+        gather_as((name, text.as_bytes()), environment, (&mut sources, &mut problems), Some(&mut written));
+    let Written { main, merge } = written;
+    Some(Unfilled { main: main?, whole: merge.into_root().filter(|_| gathered.root.is_some()) })
+}
+
+/// The files as they are written.
+#[derive(Default)]
+struct Written {
+    main: Option<Node>,
+    merge: Merge,
+}
+
 /// Reads a configuration with everything that it includes. `name` is the path of the main file, whose bytes may
 /// come from elsewhere.
 pub(crate) fn gather(
@@ -51,10 +77,20 @@ pub(crate) fn gather(
     sources: &mut Sources,
     problems: &mut Problems,
 ) -> Gathered {
+    gather_as((name, bytes), environment, (sources, problems), None)
+}
+
+fn gather_as(
+    (name, bytes): (&str, &[u8]),
+    environment: Environment<'_>,
+    (sources, problems): (&mut Sources, &mut Problems),
+    written: Option<&mut Written>,
+) -> Gathered {
     let mut gathering = Gathering {
         environment,
         sources,
         problems,
+        written,
         filled: Filled::default(),
         inputs: Inputs::default(),
         secrets: Vec::new(),
@@ -84,6 +120,8 @@ struct Size {
 
 struct Gathering<'a> {
     environment: Environment<'a>,
+    /// Where they are kept as they are written, if they are.
+    written: Option<&'a mut Written>,
     sources: &'a mut Sources,
     problems: &'a mut Problems,
     filled: Filled,
@@ -139,6 +177,11 @@ impl Gathering<'_> {
         }
         let text = self.sources.get(file).map_or("", Source::text);
         self.secrets.extend(secret_places(&root, text));
+        if let Some(written) = &mut self.written {
+            written.main.get_or_insert_with(|| root.clone());
+            // Mistakes are told with the other tree.
+            written.merge.take(root.clone(), self.sources, &mut Problems::default());
+        }
         interpolate(&mut root, self.environment, &mut self.filled, self.problems);
         if included.is_some() && !matches!(root.kind, Kind::Map(_) | Kind::Null) {
             let error = SpecError::new(

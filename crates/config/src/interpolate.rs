@@ -26,6 +26,18 @@ pub struct Filled {
     text: usize,
     /// What the environment holds: to be taken out of messages.
     values: Values,
+    /// What was filled in, defaults among it, by the scalar's place.
+    held: Held,
+}
+
+/// Values by the scalars that they were filled into.
+#[derive(Default)]
+struct Held(HashMap<(u16, u32), Vec<String>>);
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// Values of the environment, each once.
@@ -56,6 +68,16 @@ impl Filled {
         values
     }
 
+    /// Whether nothing was filled in.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.variables.is_empty()
+    }
+
+    /// The values that were filled into the scalar at this place: not to be displayed.
+    pub(crate) fn held_at(&self, span: Span) -> &[String] {
+        self.held.0.get(&(span.file, span.start)).map_or(&[], Vec::as_slice)
+    }
+
     /// Those of the scalar at this place, in the order of its text.
     pub(crate) fn at(&self, span: Span) -> &[Variable] {
         self.variables.get(&(span.file, span.start)).map_or(&[], Vec::as_slice)
@@ -69,7 +91,7 @@ pub fn interpolate(
     filled: &mut Filled,
     problems: &mut Problems,
 ) {
-    let mut filler = Filler { environment, problems, filled, names: Vec::new() };
+    let mut filler = Filler { environment, problems, filled, names: Vec::new(), held: Vec::new() };
     filler.walk(node);
 }
 
@@ -79,6 +101,8 @@ struct Filler<'a> {
     filled: &'a mut Filled,
     /// Those of the scalar that is being filled in.
     names: Vec<Variable>,
+    /// What they hold.
+    held: Vec<String>,
 }
 
 impl Filler<'_> {
@@ -95,9 +119,11 @@ impl Filler<'_> {
             }
             Kind::Str(text) if text.contains('$') => match self.fill(text, node.span) {
                 Ok((text, filled)) => {
-                    let names = std::mem::take(&mut self.names);
+                    let (names, held) = (std::mem::take(&mut self.names), std::mem::take(&mut self.held));
                     if filled {
-                        self.filled.variables.insert((node.span.file, node.span.start), names);
+                        let place = (node.span.file, node.span.start);
+                        self.filled.variables.insert(place, names);
+                        self.filled.held.0.insert(place, held);
                     }
                     node.span.filled = filled;
                     node.kind =
@@ -106,6 +132,7 @@ impl Filler<'_> {
                 }
                 Err(error) => {
                     self.names.clear();
+                    self.held.clear();
                     node.broken = true;
                     self.problems.push(*error);
                 }
@@ -134,6 +161,7 @@ impl Filler<'_> {
                     return Err(Box::new(SpecError::new(Class::Invalid, span, message)));
                 }
                 out.push_str(&value);
+                self.held.push(value);
                 filled = true;
                 rest = &inner[end + 1..];
             } else {

@@ -1,22 +1,25 @@
 //! Where a configuration is found and how a file becomes a plan: the stages in order.
 
+use crate::api_restrictions::{Carriers, carriers, concealed};
 use crate::compile::compile;
 use crate::diagnose::{Class, Problems, Report, SpecError};
 use crate::documents::{Joined, Owners, Part, join};
 use crate::include::{Gathered, gather};
 use crate::inputs::{Inputs, cause};
-use crate::interpolate::Environment;
-use crate::parse::FILE;
+use crate::interpolate::{Environment, Filled};
+use crate::parse::{FILE, Node};
 use crate::protections::Apart;
 use crate::provenance::Provenance;
 use crate::settings::Settings;
 use crate::source::{Sources, Span};
 use crate::span_index::Places;
 use crate::validate::Secrets;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use thalweg_proxy::plan::Plan;
+use std::sync::Arc;
+use thalweg_proxy::plan::{Plan, PlanSecrets, Route};
 
 /// Most secrets that are looked for in messages.
 const MOST_HIDDEN: usize = 1000;
@@ -140,7 +143,8 @@ pub(crate) fn check_with(
     let made = root.and_then(|mut root| {
         let (spec, declared) = crate::spec::read(&mut root, &mut problems);
         let spec = spec?;
-        let made = compile(&spec, &declared, &secrets, &mut problems)?;
+        let mut made = compile(&spec, &declared, &secrets, &mut problems)?;
+        made.plan.secrets = secrets_of(&root, (&filled, &masked), &made.plan);
         let provenance = Provenance::new(&root, (&sources, &filled), &made.plan, made.filters);
         Some((made.plan, made.settings, (provenance, Places::of(&spec))))
     });
@@ -151,6 +155,19 @@ pub(crate) fn check_with(
     let made = finish(made, problems, sources, secrets.into_inputs());
     let text = || String::from_utf8_lossy(bytes).into_owned();
     (made.map(|loaded| Loaded { text: HiddenText(text()), ..loaded }), joined)
+}
+
+/// Which services of a plan receive secrets of its configuration, and what no display of it shows.
+fn secrets_of(root: &Node, (filled, secrets): (&Filled, &[Span]), plan: &Plan) -> PlanSecrets {
+    if filled.is_empty() && secrets.is_empty() {
+        return PlanSecrets::default();
+    }
+    let Carriers { services, routes } = carriers(root);
+    let of_routes = routes.iter().filter_map(|at| plan.routes.get(*at)).flat_map(Route::all_services);
+    let of_routes = of_routes.filter_map(|id| plan.services.get(id.0 as usize));
+    let carriers = services.iter().map(|name| name.as_str().into());
+    let carriers: BTreeSet<Arc<str>> = carriers.chain(of_routes.map(|service| service.name.clone())).collect();
+    PlanSecrets { carriers: carriers.into(), concealed: concealed(root, filled, secrets) }
 }
 
 fn finish(

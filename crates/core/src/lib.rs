@@ -4,6 +4,7 @@
 //! and reads no clock: time and randomness come in as arguments.
 #![forbid(unsafe_code)]
 
+pub mod concealed;
 pub mod credentials;
 pub mod event;
 pub mod fault;
@@ -16,6 +17,7 @@ pub mod signing_key;
 pub mod units;
 pub mod written;
 
+pub use concealed::{Concealed, ConcealedValue};
 pub use event::{EndpointCondition, EndpointSnapshot, Event, EventKind};
 pub use fault::{Fault, FaultKind, Side};
 pub use grpc::GRPC_STATUSES;

@@ -8,6 +8,7 @@
 //! A list alone is one too. JSON is YAML.
 
 use crate::found::{Found, scale_weights};
+use crate::unreadable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_upstream::Labels;
@@ -52,7 +53,7 @@ struct LongEntrySpec {
 pub(crate) fn endpoints(text: &[u8]) -> Result<Vec<Found>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
     let document: DocumentSpec = serde_saphyr::from_str(text).map_err(|error| {
-        format!("the document is no list of endpoints: {}", first_line(&error.to_string()))
+        format!("the document is no list of endpoints: {}", unreadable::yaml(&error))
     })?;
     let entries = match document {
         DocumentSpec::Map(map) => map.endpoints,
@@ -61,10 +62,6 @@ pub(crate) fn endpoints(text: &[u8]) -> Result<Vec<Found>, String> {
     let mut found = entries.into_iter().map(endpoint).collect::<Result<Vec<_>, _>>()?;
     scale_weights(&mut found);
     Ok(found)
-}
-
-pub(crate) fn first_line(text: &str) -> &str {
-    text.lines().next().unwrap_or_default()
 }
 
 fn endpoint(entry: EntrySpec) -> Result<Found, String> {
@@ -76,7 +73,7 @@ fn endpoint(entry: EntrySpec) -> Result<Found, String> {
     };
     let mut found = located(&long.url)?;
     if long.tier > 9 {
-        return Err(format!("the tier of `{}` must be from 0 to 9", long.url));
+        return Err("the tier of an endpoint must be from 0 to 9".to_owned());
     }
     (found.weight, found.tier) = (long.weight.unwrap_or(1), long.tier);
     let own = [(Labels::ZONE, long.zone), (Labels::VERSION, long.version)];
@@ -88,9 +85,12 @@ fn endpoint(entry: EntrySpec) -> Result<Found, String> {
 /// `[scheme://]host:port`.
 ///
 /// # Errors
-/// A sentence with the text.
+/// A sentence without the text.
 pub(crate) fn located(text: &str) -> Result<Found, String> {
-    let flaw = || format!("`{text}` is no endpoint; write `host:port` or `http://host:port`");
+    let flaw = || {
+        let value = unreadable::value(text);
+        format!("{value} is not an endpoint; write `host:port` or `http://host:port`")
+    };
     let (scheme, rest) = match text.split_once("://") {
         None => (None, text),
         Some((scheme, rest)) => {

@@ -7,14 +7,12 @@
 
 use crate::document::located;
 use crate::found::Found;
+use crate::unreadable;
 use serde_json::{Map, Value};
 use thalweg_upstream::Labels;
 
 /// The label with the name of the instance, where the store has one beside its address.
 const INSTANCE: &str = "instance";
-/// How many characters of a value a message shows.
-const SHOWN: usize = 100;
-
 /// The endpoint of this value; `None`: the value says that there is none. `name` is the end of its key.
 ///
 /// # Errors
@@ -29,10 +27,10 @@ pub(crate) fn entry(name: &str, value: &[u8]) -> Result<Option<Found>, String> {
             Some(found) => found,
         },
         Some('"') => {
-            let text: String = serde_json::from_str(text).map_err(|error| flaw(text, &error.to_string()))?;
+            let text: String = serde_json::from_str(text).map_err(|error| flaw(text, &unreadable::json(&error)))?;
             located(&text)?
         }
-        Some(_) => located(&shortened(text))?,
+        Some(_) => located(text)?,
     };
     let is_named = found.labels.get(INSTANCE).is_some() || name.is_empty() || text.is_empty();
     if !is_named {
@@ -45,7 +43,7 @@ pub(crate) fn entry(name: &str, value: &[u8]) -> Result<Option<Found>, String> {
 
 fn object(text: &str) -> Result<Option<Found>, String> {
     let map: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| flaw(text, &error.to_string()))?;
+        serde_json::from_str(text).map_err(|error| flaw(text, &unreadable::json(&error)))?;
     let any = |names: &[&str]| names.iter().find_map(|name| map.get(*name).filter(|value| !value.is_null()));
     // 1 is an update of etcd's library that deletes.
     if map.get("Op").and_then(Value::as_u64) == Some(1) {
@@ -107,12 +105,7 @@ pub(crate) fn scalar(value: &Value) -> Option<String> {
 }
 
 fn flaw(text: &str, why: &str) -> String {
-    format!("`{}` is no endpoint: {why}", shortened(text))
-}
-
-fn shortened(text: &str) -> String {
-    let text: String = text.chars().take(SHOWN).collect();
-    text.replace(char::is_control, " ")
+    format!("{} is not an endpoint: {why}", unreadable::value(text))
 }
 
 #[cfg(test)]

@@ -239,15 +239,9 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// An answer that is not 200, in a sentence.
+/// An answer that is not 200, in a sentence. Its body is not quoted.
 pub(crate) fn refused(response: &Response<Bytes>) -> String {
-    let text: String = String::from_utf8_lossy(response.body()).chars().take(200).collect();
-    let text = text.trim();
-    if text.is_empty() {
-        format!("the server answers {}", response.status())
-    } else {
-        format!("the server answers {}: {text}", response.status())
-    }
+    format!("the server answers {}", response.status())
 }
 
 /// For a time that may be written, with its bounds.

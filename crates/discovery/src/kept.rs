@@ -1,9 +1,9 @@
 //! What a store keeps under a prefix, as a source knows it: one thing for each key, whatever it is.
 
-use crate::document::first_line;
 use crate::feed::{Content, Feed};
 use crate::found::{Found, scale_weights};
 use crate::http_servers::ANSWER;
+use crate::unreadable;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) fn only_document(name: &str, text: &[u8]) -> Result<Vec<Document>, St
     }
     if !name.ends_with(".toml") {
         serde_saphyr::from_str::<BTreeMap<String, IgnoredAny>>(text).map_err(|error| {
-            format!("the document is no map in YAML or JSON: {}", first_line(&error.to_string()))
+            format!("the document is no map in YAML or JSON: {}", unreadable::yaml(&error))
         })?;
     }
     Ok(vec![Document { name: name.into(), text: text.into() }])

@@ -17,6 +17,7 @@ mod kept;
 mod resolver;
 mod source;
 mod static_list;
+mod unreadable;
 
 mod consul;
 mod dns;

@@ -18,7 +18,7 @@ use thalweg_route::Regex;
 
 /// What is changed: the path alone as a text, or a map with more.
 #[derive(Clone, Debug, JsonSchema)]
-#[schemars(untagged)]
+#[schemars(untagged, extend("x-sent" = true))]
 pub enum RewriteSpec {
     /// The new path.
     Short(TemplateSpec),

@@ -6,6 +6,7 @@
 //! /api/v1/explain`, and for the tests in a configuration; never by a worker.
 
 mod caching;
+mod conceal;
 mod explanation;
 mod narrate;
 mod question;
@@ -56,7 +57,12 @@ pub fn explain(
     live: Option<Live<'_>>,
 ) -> Result<Explanation, Unaskable> {
     let trace = trace::trace(plan, &question.write_request(plan)?);
-    Ok(narrate::narrate(plan, question, &trace, (all, live)))
+    let told = narrate::narrate(plan, question, &trace, (all, live));
+    // A client may read the values that it has written, unless they are secrets.
+    let asked = question.headers.iter().map(|(_, value)| value.as_str()).fold(question.url.clone(), |all, value| {
+        format!("{all}\n{value}")
+    });
+    Ok(told.without(&plan.secrets.concealed.unless_named_in(&asked)))
 }
 
 /// Why a route does not take the request, in one sentence; `None` when it does, or when the request is refused before

@@ -8,6 +8,7 @@ pub use crate::plan::access::{AccessPolicy, Banned};
 pub use crate::plan::cache::{CACHE_DISK_MIN, CACHE_MIN, CachePlan, DiskPlan};
 pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
 pub use crate::plan::own_addresses::{Barred, OwnAddresses, is_localhost};
+pub use crate::plan::secrets::PlanSecrets;
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
 
 mod access;
@@ -16,6 +17,7 @@ mod canary;
 mod filters;
 pub(crate) mod own_addresses;
 pub(crate) mod sealed;
+mod secrets;
 
 use ipnet::IpNet;
 use serde::{Serialize, Serializer};
@@ -79,6 +81,8 @@ pub struct Plan {
     pub error_details: bool,
     /// Where the process is to listen beside its listeners: the admin API and the metrics, as written.
     pub beside: Vec<SocketAddr>,
+    /// Which services receive secrets of the configuration, and what no display shows.
+    pub secrets: PlanSecrets,
 }
 
 impl Plan {

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use thalweg_tests::admin::json as document;
-use thalweg_tests::{Admin, Directory, Message, Proxy, Upstream};
+use thalweg_tests::{Admin, Directory, Message, Proxy, Upstream, get};
 
 use super::{TOKENS, state_in};
 use crate::scenario::watchdog;
@@ -140,4 +140,37 @@ fn a_write_token_changes_neither_who_a_client_is_nor_where_secrets_go() {
     assert_eq!(other.connections(), 0, "no check and no request has gone there");
     let open = admin.call("POST", "/api/v1/services/s/endpoints", &new);
     assert_eq!(open.status(), 201, "{}", open.text());
+}
+
+/// A token with the role write adds an endpoint to a service without secrets, and then has a configuration take over
+/// that sends secrets to that service.
+#[test]
+fn an_endpoint_of_the_api_receives_no_secret_of_a_later_configuration() {
+    let _watchdog = watchdog("an_endpoint_of_the_api_receives_no_secret_of_a_later_configuration");
+    let (upstream, other) = (Upstream::saying("one"), Upstream::saying("two"));
+    let proxy = guarded(&upstream);
+    let admin = Admin::on_tcp(&proxy, Some(TOKENS.0));
+    let new = json!({ "url": other.url() }).to_string();
+    let added = admin.call("POST", "/api/v1/services/s/endpoints", &new);
+    assert_eq!(added.status(), 201, "{}", added.text());
+    let endpoints = || {
+        let services = document(&admin.call("GET", "/api/v1/services", ""));
+        let all = services["services"].as_array().unwrap().clone();
+        let service = all.iter().find(|service| service["name"] == "s").unwrap();
+        service["endpoints"].as_array().unwrap().iter().map(|it| it["url"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(endpoints(), [upstream.url(), other.url()]);
+    let answer = admin.call("GET", "/api/v1/config", "");
+    let (text, tag) = (answer.text(), answer.value("etag").unwrap().to_owned());
+    // Both services have the same endpoints in the file, so this changes no destination.
+    let taken = put(&admin, &tag, &text.replace("    to: sent\n", "    to: s\n"));
+    assert_eq!(taken.status(), 200, "{}", taken.text());
+    assert!(taken.text().contains("are left out"), "{}", taken.text());
+    assert_eq!(endpoints(), [upstream.url()]);
+    let again = admin.call("POST", "/api/v1/services/s/endpoints", &new);
+    assert_eq!(again.status(), 403, "{}", again.text());
+    for _ in 0..10 {
+        assert_eq!(get(proxy.web(), "/fields/x").unwrap().text(), "one");
+    }
+    assert_eq!(other.connections(), 0, "no request has gone there");
 }

@@ -1,8 +1,8 @@
-//! Where a node stands, in a way that survives another order of lists.
+//! Where a node stands, in a way that survives another order of lists and other filters beside it.
 
 use std::fmt;
 
-use super::secrets::REDACTED;
+use super::secrets::{Keys, REDACTED};
 use crate::parse::{Key, Kind, Node};
 use crate::schema::{Marks, Place};
 
@@ -25,11 +25,11 @@ impl PartialEq for Step {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key { name: a, destination: x }, Self::Key { name: b, destination: y }) => {
-                a == b && (x == y || is_hidden(x) || is_hidden(y))
+                a == b && (x == y || is_hidden(x) || is_hidden(y) || x.as_deref().zip(y.as_deref()).is_some_and(|(x, y)| is_same(x, y)))
             }
             (Self::Item { at: a, identity: x }, Self::Item { at: b, identity: y }) => match (x, y) {
                 (Some(_), Some(_)) if is_hidden(x) || is_hidden(y) => a == b,
-                (Some(x), Some(y)) => x == y,
+                (Some(x), Some(y)) => is_same(x, y),
                 (None, None) => a == b,
                 _ => false,
             },
@@ -47,6 +47,17 @@ fn is_hidden(identity: &Option<String>) -> bool {
             .lines()
             .any(|line| is_it(line) || line.split_once('=').is_some_and(|(_, value)| is_it(value)))
     })
+}
+
+/// Whether two identities are equal. A URL of which only scheme and host are shown is equal to each URL of that host:
+/// `restore` compares the host with the file on disk.
+fn is_same(a: &str, b: &str) -> bool {
+    let is_site_of = |shown: &str, url: &str| {
+        shown.strip_suffix(REDACTED).is_some_and(|site| site.contains("://") && url.starts_with(site))
+    };
+    a == b
+        || a.lines().count() == b.lines().count()
+            && a.lines().zip(b.lines()).all(|(a, b)| a == b || is_site_of(a, b) || is_site_of(b, a))
 }
 
 impl PartialEq for Path {
@@ -70,8 +81,19 @@ impl Path {
         let place = self.place.item(item);
         let tells =
             |key: &str, value: &Node| IDENTITIES.contains(&key) || place.key(key, value).marks.destination;
-        let identity = identity(item, tells).or_else(|| scalar(item));
+        let identity = match self.is_list_of_filters() {
+            true => filter_of(item),
+            false => identity(item, tells).or_else(|| scalar(item)),
+        };
         self.with(Step::Item { at, identity }, place)
+    }
+
+    fn is_list_of_filters(&self) -> bool {
+        match &self.steps[..] {
+            [Step::Key { name, .. }, Step::Key { .. }] if name == "chains" => true,
+            [.., Step::Key { name, .. }] => name == "filters",
+            _ => false,
+        }
     }
 
     fn with(&self, step: Step, place: Place) -> Self {
@@ -92,27 +114,12 @@ impl Path {
         self.steps.len() == dotted.split('.').count() && self.steps.iter().all(fits)
     }
 
-    /// Whether the last step is one of these keys.
-    pub(super) fn ends_with(&self, keys: &[&str]) -> bool {
-        matches!(self.steps.last(), Some(Step::Key { name, .. }) if keys.contains(&name.as_str()))
-    }
-
-    /// Whether the last key, elements of lists aside, is one of these.
-    pub(super) fn last_key_is(&self, keys: &[&str]) -> bool {
-        let last = self.steps.iter().rev().find_map(|step| match step {
-            Step::Key { name, .. } => Some(name),
-            Step::Item { .. } => None,
-        });
-        last.is_some_and(|name| keys.contains(&name.as_str()))
-    }
-
-    /// Whether one of the last two keys, elements of lists aside, is one of these.
-    pub(super) fn is_at_or_below(&self, keys: &[&str]) -> bool {
-        let names = self.steps.iter().rev().filter_map(|step| match step {
+    /// Its last keys.
+    pub(super) fn keys(&self) -> Keys<'_> {
+        Keys::new(self.steps.iter().map(|step| match step {
             Step::Key { name, .. } => Some(name.as_str()),
             Step::Item { .. } => None,
-        });
-        names.take(2).any(|name| keys.contains(&name))
+        }))
     }
 }
 
@@ -127,6 +134,14 @@ impl fmt::Display for Path {
         }
         Ok(())
     }
+}
+
+/// The name of a filter: it stays the same when another filter is put before it. Several filters of one name in a
+/// list have equal paths.
+fn filter_of(item: &Node) -> Option<String> {
+    let Kind::Map(entries) = &item.kind else { return scalar(item) };
+    let filter = entries.iter().find(|(key, _)| key.name != "when");
+    filter.map(|(key, _)| format!("filter {}", key.name))
 }
 
 /// The values of a map's identifying keys, in the order of their names.

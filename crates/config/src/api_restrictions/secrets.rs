@@ -2,13 +2,16 @@
 
 use super::Breach;
 use super::path::{Path, scalar};
+use super::same_routes::paired;
 use crate::diagnose::{Problems, nearest};
-use crate::parse::{Format, Kind, Node, parse};
+use crate::parse::{Format, Key, Kind, Node, parse};
+use crate::schema::Marks;
 use crate::source::{Sources, Span};
+use std::collections::BTreeMap;
 use thalweg_core::credentials::may_be_secret;
 
-/// What stands in the place of a secret.
-pub const REDACTED: &str = "<redacted>";
+pub use thalweg_core::concealed::REDACTED;
+
 /// Keys whose value, or whose `value:`, is a secret, where the schema does not know them. Known secret keys have a
 /// mark.
 const SECRETS: &[&str] = &[
@@ -36,49 +39,145 @@ const NAMES: &[&str] =
     &["listeners", "services", "providers", "chains", "sni", "upstreams", "backends", "clusters", "routers"];
 
 /// The text with every secret by value replaced. References (`{ file: … }`, `{ env: … }`, `${…}`) stay, and
-/// so do comments.
-/// `None` when a secret is written in a way that cannot be replaced (a block of lines, an alias): such
-/// a text is not to be shown.
+/// so do comments. A YAML or JSON text in which a secret is written in a way that cannot be replaced is shown as JSON.
+/// `None`: a TOML text with such a secret, which is not to be shown.
 pub fn redact(text: &str, format: Format, root: &Node) -> Option<String> {
-    let mut places = Vec::new();
-    walk(root, &Path::default(), &mut |_, node| places.push(node.span.range()));
-    let out = replace(text, places.into_iter().map(|range| (range, format!("\"{REDACTED}\""))).collect())?;
-    // Read again: what is left must be the same tree with every secret redacted.
-    let again = read(&out, format)?;
-    let (mut before, mut after, mut clean) = (0usize, 0usize, true);
-    every(root, &Path::default(), &mut |path, node| {
-        before += usize::from(is_secret(path, node) || is_redacted(node));
+    let hidden = hidden_places(root);
+    let places = hidden.iter().map(|(span, shown)| (span.range(), format!("\"{shown}\""))).collect();
+    let is_clean = |out: &String| {
+        // Read again: what is left must be the same tree with every secret redacted.
+        let Some(again) = read(out, format) else { return false };
+        let mut is_clean = same_with(root, &again, &hidden);
+        every(&again, &Path::default(), &mut |path, node| {
+            is_clean &= is_redacted(node) || !is_secret(path, node);
+        });
+        is_clean
+    };
+    let whole = || match format {
+        Format::Yaml | Format::Json => serde_json::to_string_pretty(&shown(root, &hidden)).ok(),
+        Format::Toml => None,
+    };
+    replace(text, places).filter(is_clean).or_else(|| whole().filter(is_clean))
+}
+
+/// Where secrets stand by value, each with what is shown there. An alias stands where its anchor does.
+type Hidden = BTreeMap<Span, String>;
+
+fn hidden_places(root: &Node) -> Hidden {
+    let mut places = Hidden::new();
+    walk(root, &Path::default(), &mut |path, node| {
+        let shown = match &node.kind {
+            Kind::Str(text) if is_webhook(path.keys()) => without_path(text).unwrap_or(REDACTED.into()),
+            _ => REDACTED.into(),
+        };
+        // An alias may stand at a place where more is secret.
+        let known = places.entry(node.span).or_insert_with(|| shown.clone());
+        if shown == REDACTED {
+            *known = shown;
+        }
     });
-    every(&again, &Path::default(), &mut |path, node| {
-        after += usize::from(is_redacted(node));
-        clean &= is_redacted(node) || !is_secret(path, node);
-    });
-    (clean && before == after).then_some(out)
+    places
+}
+
+/// Paths of the URLs of webhooks are often their secrets.
+fn is_webhook(keys: Keys<'_>) -> bool {
+    keys.last == [Some("url"), Some("webhooks")]
+}
+
+/// A URL with `<redacted>` in the place of its path and query; `None`: it has none, or one of variables.
+fn without_path(url: &str) -> Option<String> {
+    let rest = url.split_once("://")?.1;
+    let at = url.len() - rest.len() + rest.find(['/', '?', '#'])?;
+    let (site, path) = url.split_at_checked(at)?;
+    let is_shown = path == "/" || path.contains("${") || site.contains(['@', '"', '\\']);
+    (!is_shown).then(|| format!("{site}/{REDACTED}"))
+}
+
+/// Whether a tree is the same as before, with `<redacted>` at the hidden places.
+fn same_with(before: &Node, after: &Node, hidden: &Hidden) -> bool {
+    match (&before.kind, &after.kind) {
+        (Kind::Map(before), Kind::Map(after)) => {
+            let same = |((a, x), (b, y)): (&(Key, Node), &(Key, Node))| a.name == b.name && same_with(x, y, hidden);
+            before.len() == after.len() && before.iter().zip(after).all(same)
+        }
+        (Kind::Seq(before), Kind::Seq(after)) => {
+            before.len() == after.len() && before.iter().zip(after).all(|(x, y)| same_with(x, y, hidden))
+        }
+        _ if hidden.contains_key(&before.span) => is_redacted(after),
+        _ => before.kind == after.kind,
+    }
+}
+
+/// A tree with `<redacted>` at the hidden places, for a text of its own.
+fn shown(node: &Node, hidden: &Hidden) -> serde_json::Value {
+    use serde_json::Value;
+    match &node.kind {
+        Kind::Map(entries) => {
+            Value::Object(entries.iter().map(|(key, child)| (key.name.clone(), shown(child, hidden))).collect())
+        }
+        Kind::Seq(items) => Value::Array(items.iter().map(|item| shown(item, hidden)).collect()),
+        _ if hidden.contains_key(&node.span) => Value::String(REDACTED.into()),
+        Kind::Null => Value::Null,
+        Kind::Bool(value) => Value::Bool(*value),
+        Kind::Int(value) => Value::from(*value),
+        Kind::Float(value) => Value::from(*value),
+        Kind::Str(text) => Value::String(text.clone()),
+    }
 }
 
 /// The opposite: each `<redacted>` of the text that arrived becomes what the text on disk has there.
 ///
 /// # Errors
-/// Places where the text on disk has no secret.
+/// Places where the text on disk has no secret, and places where several secrets may be meant.
 pub fn restore(arrived: (&str, &Node), on_disk: (&str, &Node)) -> Result<String, Vec<Breach>> {
-    let mut kept = Vec::new();
-    walk(on_disk.1, &Path::default(), &mut |path, node| kept.push((path.clone(), node)));
+    let (known, new) = paired(on_disk.1, arrived.1);
+    let (known, new) = (Scalars::of(&known), Scalars::of(&new));
+    let hidden = hidden_places(on_disk.1);
     let (mut places, mut breaches) = (Vec::new(), Vec::new());
-    every(arrived.1, &Path::default(), &mut |path, node| {
-        if !is_redacted(node) {
-            return;
-        }
-        let known = kept.iter().find(|(known, _)| known == path);
+    for (path, node) in new.0.iter().filter(|(_, node)| is_redacted(node)) {
+        let is_same = |value: &&Node| match (hidden.get(&value.span), &node.kind) {
+            (Some(shown), Kind::Str(text)) => text == REDACTED || text == shown,
+            _ => false,
+        };
+        let value = known.beside(path, node, &new).filter(is_same);
         // Written as YAML and JSON both read it, whatever it looked like on disk.
-        match known.and_then(|(_, node)| quoted(node)) {
+        match value.and_then(quoted) {
             Some(value) => places.push((node.span.range(), value)),
             None => breaches.push(Breach { key: path.to_string(), span: node.span }),
         }
-    });
+    }
     if !breaches.is_empty() {
         return Err(breaches);
     }
     replace(arrived.0, places).ok_or_else(Vec::new)
+}
+
+/// Every scalar of a tree.
+struct Scalars<'a>(Vec<(Path, &'a Node)>);
+
+impl<'a> Scalars<'a> {
+    fn of(root: &'a Node) -> Self {
+        let mut all = Vec::new();
+        every(root, &Path::default(), &mut |path, node| all.push((path.clone(), node)));
+        Self(all)
+    }
+
+    fn at(&self, path: &Path) -> Vec<&'a Node> {
+        self.0.iter().filter(|(known, _)| known == path).map(|(_, node)| *node).collect()
+    }
+
+    /// The scalar that a node of `new` stands for. Where filters of one name have equal paths, their order decides if
+    /// there are as many as before; if not, they must have one value.
+    fn beside(&self, path: &Path, node: &Node, new: &Scalars<'_>) -> Option<&'a Node> {
+        let known = self.at(path);
+        let first = known.first().copied()?;
+        if known.len() == 1 || known.iter().all(|other| other.kind == first.kind) {
+            return Some(first);
+        }
+        let now = new.at(path);
+        let at = now.iter().position(|other| std::ptr::eq(*other, node))?;
+        known.get(at).copied().filter(|_| now.len() == known.len())
+    }
 }
 
 /// A scalar in double quotes, with the escapes that YAML, JSON and TOML share.
@@ -117,7 +216,13 @@ fn read(text: &str, format: Format) -> Option<Node> {
 }
 
 fn is_redacted(node: &Node) -> bool {
-    matches!(&node.kind, Kind::Str(text) if text == REDACTED)
+    matches!(&node.kind, Kind::Str(text) if is_redacted_text(text))
+}
+
+/// `<redacted>`, or a URL of which only scheme and host are shown.
+pub(super) fn is_redacted_text(text: &str) -> bool {
+    let is_url = || text.strip_suffix(REDACTED).is_some_and(|url| url.contains("://") && url.ends_with('/'));
+    text == REDACTED || is_url()
 }
 
 /// Where secrets stand by value in one file, as it was parsed: what no message may quote. It costs little: every file
@@ -240,14 +345,45 @@ fn walk<'a>(node: &'a Node, path: &Path, found: &mut dyn FnMut(&Path, &'a Node))
 }
 
 pub(super) fn is_secret(path: &Path, node: &Node) -> bool {
+    is_secret_at(path.marks(), path.keys(), node)
+}
+
+/// The end of the way to a node.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Keys<'a> {
+    /// The last two keys, elements of lists aside, the last one first.
+    last: [Option<&'a str>; 2],
+    /// The node itself is an element of a list.
+    is_item: bool,
+}
+
+impl<'a> Keys<'a> {
+    /// Of the whole way; `None` is an element of a list.
+    pub(super) fn new(steps: impl DoubleEndedIterator<Item = Option<&'a str>> + Clone) -> Self {
+        let mut keys = steps.clone().rev().flatten();
+        let last = [keys.next(), keys.next()];
+        Self { last, is_item: steps.clone().next_back().is_some_and(|step| step.is_none()) }
+    }
+
+    /// The last key, elements of lists aside.
+    pub(super) fn last(self) -> Option<&'a str> {
+        self.last[0]
+    }
+}
+
+/// Whether the value at a place with these marks, at the end of these keys, is a secret.
+pub(super) fn is_secret_at(marks: Marks, keys: Keys<'_>, node: &Node) -> bool {
     // `Authorization: "Bearer ${TOKEN}"` and `X-Auth-User: "{user}"` name the source of a value, not the value.
-    let is_filled_in = path.marks().sent && matches!(&node.kind, Kind::Str(text) if is_filled_in(text));
-    if is_filled_in {
+    if marks.sent && matches!(&node.kind, Kind::Str(text) if is_filled_in(text)) {
         return holds_secret(false, node);
     }
-    let is_value = path.ends_with(&["value"]);
-    let by_name = || path.last_key_is(SECRETS) || (is_value && path.is_at_or_below(SECRETS));
-    holds_secret(path.marks().secret || by_name(), node)
+    if is_webhook(keys) && matches!(&node.kind, Kind::Str(text) if without_path(text).is_some()) {
+        return true;
+    }
+    let names_one = |key: Option<&str>| key.is_some_and(|key| SECRETS.contains(&key));
+    let is_value = !keys.is_item && keys.last() == Some("value");
+    let by_name = names_one(keys.last()) || (is_value && keys.last.into_iter().any(names_one));
+    holds_secret(marks.secret || by_name, node)
 }
 
 fn holds_secret(by_key: bool, node: &Node) -> bool {
@@ -258,8 +394,8 @@ fn holds_secret(by_key: bool, node: &Node) -> bool {
         Kind::Str(text) if is_variable(text) || text == "*" => false,
         Kind::Str(text) => {
             by_key
-                || has_credentials(text)
-                || has_secret_query(text)
+                || credentials_of(text).is_some()
+                || !secret_parameters(text).is_empty()
                 || holds_private_key(text)
                 || holds_password_hash(text)
         }
@@ -289,7 +425,8 @@ fn is_filled_in(text: &str) -> bool {
             rest = rest.get(first.len_utf8()..).unwrap_or_default();
             continue;
         }
-        let Some(end) = rest.find('}') else { return false };
+        // `{{` is a brace of the text itself.
+        let Some(end) = rest.find('}').filter(|_| !rest.starts_with("{{")) else { return false };
         let (group, behind) = rest.split_at(end + 1);
         let placeholder = group.trim_matches(['{', '}']).split('.').next().unwrap_or_default();
         if !(is_variable(group) || (first == '{' && is_word(placeholder))) {
@@ -300,27 +437,27 @@ fn is_filled_in(text: &str) -> bool {
     is_any
 }
 
-/// `scheme://user:password@host`
-fn has_credentials(text: &str) -> bool {
+/// The user and the password of `scheme://user:password@host`.
+pub(super) fn credentials_of(text: &str) -> Option<&str> {
     let authority = text.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
-    authority.is_some_and(|authority| authority.contains('@'))
+    authority?.rsplit_once('@').map(|(credentials, _)| credentials)
 }
 
-/// `scheme://host/path?key=…`, or `/path?key=…`
-fn has_secret_query(text: &str) -> bool {
+/// Values of parameters that may be secrets in `scheme://host/path?key=…` and `/path?key=…`.
+pub(super) fn secret_parameters(text: &str) -> Vec<&str> {
     let place = text.split_once("://").map(|(_, rest)| rest).or_else(|| text.strip_prefix('/'));
-    let query = place.and_then(|rest| rest.split_once('?'));
-    let mut names =
-        query.iter().flat_map(|(_, query)| query.split('&')).filter_map(|pair| pair.split('=').next());
-    !text.contains(' ') && names.any(may_be_secret)
+    let query = place.filter(|_| !text.contains(' ')).and_then(|rest| rest.split_once('?'));
+    let pairs = query.into_iter().flat_map(|(_, query)| query.split('&'));
+    let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.filter(|(name, _)| may_be_secret(name)).map(|(_, value)| value).collect()
 }
 
-/// A PEM block with a private key (RFC 7468 §10 and its older forms), in whose place a path belongs.
 /// A hash of a password, as bcrypt and argon2 are written, alone or behind a user's name.
 fn holds_password_hash(text: &str) -> bool {
     ["$2a$", "$2b$", "$2y$", "$argon2"].iter().any(|start| text.contains(start))
 }
 
+/// A PEM block with a private key (RFC 7468 §10 and its older forms), in whose place a path belongs.
 fn holds_private_key(text: &str) -> bool {
     text.split("-----BEGIN ").skip(1).any(|rest| {
         let label = rest.split("-----").next().unwrap_or(rest);

@@ -169,6 +169,7 @@ fn a_secret_in_a_field_is_sent_to_no_other_endpoint() {
         assert_ne!(arrived, SENT, "{from}");
         assert_eq!(breaches(SENT, &arrived), Vec::<String>::new(), "{from} -> {to}");
     }
-    let sent = super::services_with_secrets(&node(SENT));
-    assert_eq!(sent.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "judge"]);
+    let sent = super::carriers(&node(SENT));
+    assert_eq!(sent.services.iter().map(String::as_str).collect::<Vec<_>>(), ["a", "b", "judge"]);
+    assert_eq!(sent.routes, [0, 1, 2]);
 }

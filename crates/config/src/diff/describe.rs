@@ -34,6 +34,8 @@ pub(super) fn objects<'a>((plan, settings): (&'a Plan, &'a Settings)) -> Vec<Obj
         calls: _,
         // Told with the settings.
         beside: _,
+        // Told with the objects that hold them.
+        secrets: _,
     } = plan;
     let mut objects: Vec<_> = listeners.iter().map(listener).collect();
     for (id, route) in (0..).map(RouteId).zip(routes) {

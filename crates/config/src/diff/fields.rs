@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::time::Duration;
+use thalweg_core::Concealed;
 use thalweg_core::units::duration_text;
 use thalweg_core::written::{HIDDEN, SHOWN as SHOWN_PART};
 
@@ -106,8 +107,8 @@ impl Fields {
 
 impl Fields {
     /// Each field with what is shown of it.
-    pub(super) fn shown(self) -> Vec<ShownField> {
-        self.0.into_iter().map(|field| (field.name.clone(), field.shown().map(short))).collect()
+    pub(super) fn shown(self, concealed: &Concealed) -> Vec<ShownField> {
+        self.0.into_iter().map(|field| (field.name.clone(), field.shown(concealed))).collect()
     }
 }
 
@@ -135,7 +136,11 @@ pub(super) fn list(items: impl IntoIterator<Item = impl Display>) -> String {
 }
 
 /// What differs, in the order of `after`, then what is no longer set.
-pub(super) fn differences(mut before: Vec<Field>, after: Vec<Field>) -> Vec<FieldChange> {
+pub(super) fn differences(
+    mut before: Vec<Field>,
+    after: Vec<Field>,
+    concealed: &Concealed,
+) -> Vec<FieldChange> {
     if before == after {
         return Vec::new();
     }
@@ -144,22 +149,24 @@ pub(super) fn differences(mut before: Vec<Field>, after: Vec<Field>) -> Vec<Fiel
         let place = before.iter().position(|known| known.name == field.name);
         let was = place.map(|place| before.remove(place));
         if was.as_ref() != Some(&field) {
-            changes.push(change(was, Some(field)));
+            changes.push(change(was, Some(field), concealed));
         }
     }
-    changes.extend(before.into_iter().map(|field| change(Some(field), None)));
+    changes.extend(before.into_iter().map(|field| change(Some(field), None, concealed)));
     changes
 }
 
 /// All fields of an object that is added (`after`) or removed.
-pub(super) fn all(fields: Vec<Field>, after: bool) -> Vec<FieldChange> {
-    let one = |field| if after { change(None, Some(field)) } else { change(Some(field), None) };
+pub(super) fn all(fields: Vec<Field>, after: bool, concealed: &Concealed) -> Vec<FieldChange> {
+    let one = |field| {
+        if after { change(None, Some(field), concealed) } else { change(Some(field), None, concealed) }
+    };
     fields.into_iter().map(one).collect()
 }
 
-fn change(before: Option<Field>, after: Option<Field>) -> FieldChange {
+fn change(before: Option<Field>, after: Option<Field>, concealed: &Concealed) -> FieldChange {
     let name = before.as_ref().or(after.as_ref()).map(|field| field.name.clone()).unwrap_or_default();
-    let shown = |field: Option<Field>| field.and_then(Field::shown).map(short);
+    let shown = |field: Option<Field>| field.and_then(|field| field.shown(concealed));
     let (old, new) = (shown(before), shown(after));
     // A secret, or they differ in what is left out.
     if old == new {
@@ -169,12 +176,14 @@ fn change(before: Option<Field>, after: Option<Field>) -> FieldChange {
 }
 
 impl Field {
-    fn shown(self) -> Option<String> {
-        match self.shown {
-            Shown::Value => Some(self.value),
-            Shown::Text(text) => Some(text),
-            Shown::Nothing => None,
-        }
+    /// What is shown of it. Secrets are hidden before a long text is cut.
+    fn shown(self, concealed: &Concealed) -> Option<String> {
+        let text = match self.shown {
+            Shown::Value => self.value,
+            Shown::Text(text) => text,
+            Shown::Nothing => return None,
+        };
+        Some(short(concealed.hide(&text).into_owned()))
     }
 }
 

@@ -35,11 +35,11 @@ impl Provenance {
             let own = own
                 .filter(|(id, _)| plan.services.get(id.0 as usize).is_some_and(|it| it.name == service.name));
             own.for_each(|(_, timeouts)| {
-                list.all(Object::RouteTo(&taken.name, &part.name), settings_of("timeouts", timeouts));
+                list.all(Object::RouteTo(&taken.name, &part.name), settings_of("timeouts", timeouts, plan));
             });
             let of_service = Object::Service(&part.name);
             list.add(of_service, "endpoints", None);
-            list.all(of_service, service_settings(service));
+            list.all(of_service, service_settings(service, plan));
         }
         told.origins = list.origins;
         let place = self.place(of_route);

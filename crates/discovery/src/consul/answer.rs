@@ -1,5 +1,6 @@
 //! What an agent answers at `/v1/health/service/NAME`.
 
+use crate::unreadable;
 use super::ConsulHealthSpec;
 use crate::found::{Found, scale_weights};
 use serde::Deserialize;
@@ -78,10 +79,10 @@ struct ConsulCheckSpec {
 /// A sentence: it is no answer of Consul.
 pub(super) fn read(body: &[u8], health: ConsulHealthSpec) -> Result<Answer, String> {
     let entries: Vec<serde_json::Value> = serde_json::from_slice(body)
-        .map_err(|error| format!("the answer is no list of instances: {error}"))?;
+        .map_err(|error| format!("the answer is no list of instances: {}", unreadable::json(&error)))?;
     let (mut found, mut flaw) = (Vec::with_capacity(entries.len()), None);
     for entry in entries {
-        match serde_json::from_value(entry).map_err(|error| format!("an instance cannot be read: {error}")) {
+        match serde_json::from_value(entry).map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error))) {
             Ok(entry) => match endpoint(entry, health) {
                 Ok(endpoint) => found.extend(endpoint),
                 Err(why) => drop(flaw.get_or_insert(why)),

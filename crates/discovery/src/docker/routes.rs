@@ -5,7 +5,7 @@
 
 use super::Written;
 use super::containers::{Choice, DockerContainerSpec, endpoint};
-use crate::document::first_line;
+use crate::unreadable;
 use crate::found::{Found, scale_weights};
 use crate::kept::Document;
 use crate::source::Source;
@@ -275,7 +275,7 @@ fn put(route: &mut Map<String, Value>, place: &[&str], (label, value): (&str, Va
 fn yaml(label: &str, text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("`{label}` cannot be read: {}", first_line(&error.to_string())))?;
+        .map_err(|error| format!("`{label}` cannot be read: {}", unreadable::yaml(&error)))?;
     if has_fraction(&value) {
         return Err(format!("`{label}` has a number with a fraction; write it in quotes"));
     }

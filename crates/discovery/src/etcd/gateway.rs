@@ -1,5 +1,6 @@
 //! etcd's API through its JSON gateway: keys and values in Base64, 64-bit numbers as text.
 
+use crate::unreadable;
 use crate::feed::Content;
 use crate::http_servers::{ANSWER, HttpServers};
 use crate::kept::{Item, KEYS, Kept};
@@ -10,8 +11,6 @@ use std::time::Duration;
 use thalweg_client::{BodyStream, Bounds, Bytes, Response};
 use tokio::time::timeout;
 
-/// What a message shows of an answer, in characters.
-const SHOWN: usize = 200;
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -252,15 +251,14 @@ impl Watch<'_> {
 pub(super) fn understood(line: &[u8], prefix: &str) -> Result<Line, Trouble> {
     let line = read(line)?;
     if line.get("error").is_some() {
-        return Err(Trouble::Failed(format!("etcd ends the watch: {}", message(&line))));
+        return Err(Trouble::Failed("etcd ends the watch with an error".to_owned()));
     }
     let result = &line["result"];
     if number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
         return Ok(Line::Compacted);
     }
     if result["canceled"] == true {
-        let why = result["cancel_reason"].as_str().unwrap_or("it does not say why");
-        return Err(Trouble::Failed(format!("etcd ends the watch: {}", shortened(why))));
+        return Err(Trouble::Failed("etcd cancels the watch".to_owned()));
     }
     let (cluster, revision) = position(result)?;
     if result["created"] == true {
@@ -273,9 +271,9 @@ pub(super) fn understood(line: &[u8], prefix: &str) -> Result<Line, Trouble> {
         let value = match event["type"].as_str() {
             Some("DELETE") => None,
             None | Some("PUT") => Some(bytes(pair, "value")?),
-            Some(_) => return Err(strange("it has an event of no known kind", event)),
+            Some(_) => return Err(strange("it has an event of no known kind")),
         };
-        let revision = number(&pair["mod_revision"]).ok_or_else(|| strange("it has no revision", event))?;
+        let revision = number(&pair["mod_revision"]).ok_or_else(|| strange("it has no revision"))?;
         Ok(Change { revision, name: name(pair, prefix)?, value })
     };
     Ok(Line::Changes(events.iter().map(change).collect::<Result<_, String>>()?))
@@ -306,7 +304,7 @@ fn position(answer: &Value) -> Result<(u64, i64), String> {
     // A member that ends a watch says no revision.
     match (cluster, revision) {
         (Some(cluster), revision) => Ok((cluster, revision.unwrap_or(0))),
-        _ => Err(strange("it has no `header`", answer)),
+        _ => Err(strange("it has no `header`")),
     }
 }
 
@@ -314,7 +312,7 @@ fn position(answer: &Value) -> Result<(u64, i64), String> {
 fn name(pair: &Value, prefix: &str) -> Result<String, String> {
     let key = bytes(pair, "key")?;
     let name = key.strip_prefix(prefix.as_bytes());
-    let name = name.ok_or_else(|| strange("it has a key that was not asked for", pair))?;
+    let name = name.ok_or_else(|| strange("it has a key that was not asked for"))?;
     Ok(String::from_utf8_lossy(name).into_owned())
 }
 
@@ -322,8 +320,8 @@ fn name(pair: &Value, prefix: &str) -> Result<String, String> {
 fn bytes(pair: &Value, field: &str) -> Result<Vec<u8>, String> {
     match &pair[field] {
         Value::Null => Ok(Vec::new()),
-        Value::String(text) => STANDARD.decode(text).map_err(|_| strange("it is not in Base64", pair)),
-        _ => Err(strange("it is not in Base64", pair)),
+        Value::String(text) => STANDARD.decode(text).map_err(|_| strange("it is not in Base64")),
+        _ => Err(strange("it is not in Base64")),
     }
 }
 
@@ -335,12 +333,11 @@ fn number(value: &Value) -> Option<i64> {
 }
 
 fn read(answer: &[u8]) -> Result<Value, String> {
-    let text = || shortened(&String::from_utf8_lossy(answer));
-    serde_json::from_slice(answer).map_err(|_| format!("etcd's answer is not in JSON: `{}`", text()))
+    serde_json::from_slice(answer).map_err(|error| format!("etcd's answer: {}", unreadable::json(&error)))
 }
 
-fn strange(what: &str, answer: &Value) -> String {
-    format!("etcd's answer cannot be understood, {what}: `{}`", shortened(&answer.to_string()))
+fn strange(what: &str) -> String {
+    format!("etcd's answer cannot be understood: {what}")
 }
 
 /// An answer that is not 200.
@@ -355,24 +352,12 @@ fn refused(status: u16, body: &[u8]) -> Trouble {
         404 => "; etcd 3.4 or later is needed, with its JSON gateway (`enable-grpc-gateway`)",
         _ => "",
     };
-    Trouble::Failed(format!("etcd answers {status}: {said}{help}"))
+    Trouble::Failed(format!("etcd answers {status}{help}"))
 }
 
-/// What an answer says in words.
+/// What an answer says in words: compared with known sentences, and not shown.
 fn said(body: &[u8]) -> String {
-    match serde_json::from_slice::<Value>(body) {
-        Ok(answer) => message(&answer),
-        Err(_) => shortened(&String::from_utf8_lossy(body)),
-    }
-}
-
-fn message(answer: &Value) -> String {
+    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return String::new() };
     let words = [&answer["error"]["message"], &answer["message"], &answer["error"]];
-    let words = words.into_iter().find_map(Value::as_str);
-    shortened(words.unwrap_or(&answer.to_string()))
-}
-
-fn shortened(text: &str) -> String {
-    let text: String = text.trim().chars().take(SHOWN).collect();
-    text.replace(char::is_control, " ")
+    words.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
 }

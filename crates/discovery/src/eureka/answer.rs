@@ -1,5 +1,6 @@
 //! What a server answers at `/apps` and `/apps/delta`.
 
+use crate::unreadable;
 use super::loose::{Loose, one_or_many};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -100,7 +101,7 @@ struct EurekaLeaseSpec {
 /// A sentence: it is no answer of Eureka.
 pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
     let answer: EurekaAnswerSpec = serde_json::from_slice(body)
-        .map_err(|error| format!("the answer is not what Eureka says at /apps: {error}"))?;
+        .map_err(|error| format!("the answer is not what Eureka says at /apps: {}", unreadable::json(&error)))?;
     let EurekaApplicationsSpec { count, application } = answer.applications;
     let mut instances = Vec::new();
     for EurekaApplicationSpec { name, instance } in application {

@@ -176,10 +176,8 @@ impl Api {
     /// An answer that is not 200, in a sentence.
     fn refusal(&self, code: u16, body: &[u8]) -> Failure {
         let status: Option<KubeStatusSpec> = serde_json::from_slice(body).ok();
-        let text = match status {
-            Some(status) => status.message,
-            None => String::from_utf8_lossy(body).into_owned(),
-        };
+        // A body of another kind is not quoted.
+        let text = status.map(|status| status.message).unwrap_or_default();
         Failure::of(code, &format!("{}: the server answers", self.place), &text)
     }
 }

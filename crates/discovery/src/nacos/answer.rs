@@ -1,6 +1,7 @@
 //! What a server answers: version 1 the list itself, version 2 the same under `data`, version 3 the instances alone
 //! under `data`.
 
+use crate::unreadable;
 use crate::found::{Found, scale_weights};
 use serde::Deserialize;
 use serde_json::Value;
@@ -54,12 +55,12 @@ struct NacosInstanceSpec {
 /// # Errors
 /// A sentence: it is no answer of Nacos.
 pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
-    let flaw = |why: &dyn std::fmt::Display| format!("the answer is no list of instances: {why}");
+    let flaw = |error: &serde_json::Error| {
+        format!("the answer is no list of instances: {}", unreadable::json(error))
+    };
     let mut answer: Value = serde_json::from_slice(body).map_err(|error| flaw(&error))?;
     if let Some(code) = answer.get("code").and_then(Value::as_i64).filter(|code| *code != 0 && *code != 200) {
-        let message = answer.get("message").and_then(Value::as_str).unwrap_or_default();
-        let message: String = message.chars().take(200).collect();
-        return Err(format!("the server answers with the code {code}: {message}"));
+        return Err(format!("the server answers with the code {code}"));
     }
     if let Some(data) = answer.get_mut("data") {
         answer = data.take();
@@ -70,7 +71,7 @@ pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
     };
     let (mut found, mut flaw) = (Vec::with_capacity(list.hosts.len()), None);
     for host in list.hosts {
-        match serde_json::from_value(host).map_err(|error| format!("an instance cannot be read: {error}")) {
+        match serde_json::from_value(host).map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error))) {
             Ok(instance) => match endpoint(instance) {
                 Ok(endpoint) => found.extend(endpoint),
                 Err(why) => drop(flaw.get_or_insert(why)),
@@ -186,7 +187,7 @@ mod tests {
             assert!(read(bad.as_bytes()).is_err(), "{bad}");
         }
         let refused = read(br#"{"code":20004,"message":"resource not found","data":null}"#).unwrap_err();
-        assert_eq!(refused, "the server answers with the code 20004: resource not found");
+        assert_eq!(refused, "the server answers with the code 20004");
         let answer = read(list(&format!(r#"{{"ip":"x"}},{GOOD}"#)).as_bytes()).unwrap();
         assert!(answer.found.len() == 1 && answer.flaw.is_some());
     }

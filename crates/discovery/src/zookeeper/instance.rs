@@ -5,6 +5,7 @@
 //!  "payload": {"@class": "…ZookeeperInstance", "metadata": {"instance_status": "UP", "zone": "eu-1a"}}}
 //! ```
 
+use crate::unreadable;
 use crate::document::located;
 use crate::entry::{entry, scalar, weight_of};
 use crate::found::Found;
@@ -21,7 +22,7 @@ const OF_PAYLOAD: [&str; 3] = ["@class", "id", "name"];
 /// A sentence: it is no instance.
 pub(super) fn curator(_name: &str, value: &[u8]) -> Result<Option<Found>, String> {
     let instance: Map<String, Value> = serde_json::from_slice(value)
-        .map_err(|error| format!("it is no instance of Curator ({error}); is `layout` right?"))?;
+        .map_err(|error| format!("it is no instance of Curator ({}); is `layout` right?", unreadable::json(&error)))?;
     let payload = instance.get("payload").and_then(Value::as_object);
     let metadata = payload.and_then(|payload| payload.get("metadata")).and_then(Value::as_object);
     let status = metadata.and_then(|metadata| metadata.get(STATUS)).and_then(Value::as_str);

@@ -83,6 +83,7 @@ fn outcome(plan: &Plan, trace: &Trace) -> Outcome {
     }
     if let (Some(reply), Some((filter, ..))) = (&trace.reply, trace.filters.last()) {
         let location = FieldView::new(&[], &[], &reply.fields).get("Location").map(lossy);
+        let location = location.map(|location| trace.with_shown_query(&location));
         return Outcome::Replied { status: reply.status, filter: (*filter).to_owned(), location };
     }
     let services = trace.services(plan);

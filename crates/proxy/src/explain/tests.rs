@@ -96,6 +96,7 @@ fn plan() -> Plan {
         error_details: true,
         access: crate::plan::AccessPolicy::default(),
         beside: Vec::new(),
+        secrets: crate::plan::PlanSecrets::default(),
         trusted_proxies: vec!["10.9.0.0/16".parse().unwrap()],
         limits: Limits::default(),
         client_timeouts: ClientTimeouts::default(),

@@ -210,8 +210,13 @@ impl Trace {
     pub(super) fn target(&self) -> String {
         let mut out = Vec::new();
         write_target(&mut out, &self.x);
-        let whole = lossy(&out);
-        let Some((path, query)) = whole.split_once('?') else { return whole };
+        self.with_shown_query(&lossy(&out))
+    }
+
+    /// A target or the place of a redirect. Parameters that are not those of the request are redacted if they may be
+    /// secrets.
+    pub(super) fn with_shown_query(&self, whole: &str) -> String {
+        let Some((path, query)) = whole.split_once('?') else { return whole.to_owned() };
         let asked = self.x.query().map(lossy).unwrap_or_default();
         let shown = |pair: &str| match pair.split_once('=') {
             Some((name, _)) if may_be_secret(name) && !asked.split('&').any(|known| known == pair) => {

@@ -401,6 +401,7 @@ mod tests {
                 error_details: true,
                 access: crate::plan::AccessPolicy::default(),
                 beside: Vec::new(),
+                secrets: crate::plan::PlanSecrets::default(),
                 listeners: Vec::new(),
                 connections: Arc::default(),
                 calls: Vec::new(),

@@ -10,6 +10,7 @@ use super::history::Cause;
 use super::maintenance;
 use super::origin::{Candidate, Origin, write_whole};
 use super::reload_result::TOLD;
+use super::sent_secrets;
 use super::start_error::explain;
 use crate::cli::show;
 use crate::operator_log::{block, info, warn};
@@ -20,7 +21,7 @@ use thalweg_admin::{
     Author, ConfigDocument, ConfigFormat, ConfigOrigin, ConfigOutcome, Expected, Mistake, Refusal,
     ReplaceOptions, RollbackOptions, Via, WatchOptions, WatchState, WatchStatus,
 };
-use thalweg_config::api_restrictions::{Breach, check_arrived, redact, restore};
+use thalweg_config::api_restrictions::{Breach, check_arrived_text, redact, restore};
 use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
 use thalweg_config::protections::lost;
@@ -103,7 +104,8 @@ impl Shared {
         }
         self.acme().try_again();
         runtime.version += 1;
-        for line in maintenance::in_force(&runtime.overlay, &runtime.base) {
+        let left_out = sent_secrets::left_out(&runtime.overlay, &runtime.base);
+        for line in maintenance::in_force(&runtime.overlay, &runtime.base).into_iter().chain(left_out) {
             add_note(&mut outcome, line);
         }
         drop(runtime);
@@ -388,9 +390,8 @@ fn read(origin: &Origin, found: &FoundSets) -> Result<Candidate, Refused> {
 
 /// Refuses a text with what only the file on disk may introduce.
 fn check_trust((name, on_disk): (&str, &str), text: &str) -> Result<(), Refusal> {
-    let known = tree(name, on_disk).ok_or_else(unreadable)?;
-    let whole = tree(name, text).ok_or_else(unreadable)?;
-    check_arrived(&known, &whole).map_err(forbidden)
+    let environment = |name: &str| std::env::var(name).ok();
+    check_arrived_text((name, on_disk), text, &environment).ok_or_else(unreadable)?.map_err(forbidden)
 }
 
 /// The tree of a text, before `${…}` is filled in.

@@ -119,7 +119,7 @@ impl Shared {
         new: &NewEndpoint,
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
-        let is_sent_secrets = self.is_sent_secrets(service);
+        let is_sent_secrets = self.is_sent_secrets_on_disk(service);
         let mut runtime = self.runtime();
         let set = self.set_of(service)?;
         let known = &set.service;
@@ -156,6 +156,9 @@ impl Shared {
         runtime.admit(expected)?;
         let base = runtime.base.services.get(position);
         let in_file = base.and_then(|base| base.endpoints.iter().find(|known| known.address == address));
+        if in_file.is_none() && (is_sent_secrets || runtime.base.secrets.are_sent_to(service)) {
+            return Err(keeps_its_endpoints(service));
+        }
         // An address has one name, however it is written this time; but nobody gets plain text who wanted TLS.
         if let Some(known) = in_file.or(there) {
             if known.is_secure() != url.starts_with("https://") {
@@ -165,8 +168,6 @@ impl Shared {
                 )));
             }
             url = known.url.clone();
-        } else if is_sent_secrets {
-            return Err(keeps_its_endpoints(service));
         }
         let in_file = in_file.is_some();
         runtime.end_drain(service, &url);

@@ -37,7 +37,7 @@ impl Shared {
             for endpoint in &mut part.endpoints {
                 endpoint.origin = origins.get(&endpoint.url).1;
             }
-            part.source = origins.source;
+            part.source = origins.source.map(|words| plan.secrets.concealed.hide(&words).into_owned());
         }
         drop(runtime);
         Ok(told)

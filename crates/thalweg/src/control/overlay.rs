@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
-use thalweg_proxy::plan::{To, Traffic};
+use thalweg_proxy::plan::To;
 use thalweg_tls::{PeerPolicy, PeerTerms, PolicyError};
 use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
 
@@ -79,7 +79,7 @@ impl OverlaySpec {
         let mut plan = Plan::clone(base);
         for (at, service) in plan.services.iter_mut().enumerate() {
             if let Some(changes) = self.services.get(&*service.name) {
-                *service = Arc::new(changes.lay_over((base.traffic_to(at), service), &drains));
+                *service = Arc::new(changes.lay_over((base, at, service), &drains));
             }
         }
         let names: Vec<Arc<str>> = plan.services.iter().map(|service| service.name.clone()).collect();
@@ -112,7 +112,7 @@ impl OverlaySpec {
     ) -> Option<Arc<Service>> {
         let service = base.services.get(at)?;
         let changes = self.services.get(&*service.name);
-        let changed = changes.map(|changes| changes.lay_over((base.traffic_to(at), service), &drains));
+        let changed = changes.map(|changes| changes.lay_over((base, at, service), &drains));
         Some(changed.map_or_else(|| service.clone(), Arc::new))
     }
 
@@ -134,11 +134,13 @@ impl OverlaySpec {
 impl ServiceOverlaySpec {
     fn lay_over(
         &self,
-        (traffic, service): (Traffic, &Service),
+        (base, at, service): (&Base, usize, &Service),
         drains: &impl Fn(&str, &str) -> bool,
     ) -> Service {
-        let mut service = service.clone();
-        for AddedEndpointSpec { url, weight, tier } in &self.added {
+        let (traffic, mut service) = (base.traffic_to(at), service.clone());
+        // Secrets of the configuration are sent to endpoints of the configuration only.
+        let added = if base.secrets.are_sent_to(&service.name) { &[] } else { &self.added[..] };
+        for AddedEndpointSpec { url, weight, tier } in added {
             // What is kept in a file may be of another version: what cannot be read is left out.
             let Ok((url, address)) = endpoint_address(url) else { continue };
             let (limits, mode) = (EndpointLimits::default(), Mode::Ready);
@@ -223,6 +225,35 @@ mod tests {
         let rest = [(two, 3, Mode::Ready), (three, 5, Mode::Maintenance)];
         assert_eq!(endpoints(&overlay, false), rest, "who is in the file already is not there twice");
         assert_eq!(endpoints(&overlay, true)[0], ("http://127.0.0.1:1".into(), 1, Mode::Draining));
+    }
+
+    /// A token could add an endpoint to a service, and then have a configuration take over that sends secrets there.
+    #[test]
+    fn added_endpoints_are_left_out_while_the_service_receives_secrets() {
+        let plan = |filters: &str| {
+            let text = format!(
+                "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\nroutes: [ {{ to: a, filters: [ {filters} ] }} ]\n\
+                 services: {{ a: {{ endpoints: 'http://127.0.0.1:1' }} }}\n"
+            );
+            check_text("t.yaml", &text, &|_| Some("hunter2".into())).unwrap().plan
+        };
+        let mut overlay = OverlaySpec::default();
+        overlay.of("a").added.push(AddedEndpointSpec { url: "http://127.0.0.1:3".into(), weight: 7, tier: 0 });
+        for (filters, count, lines) in [
+            ("", 2, 0),
+            ("{ headers: { request: { set: { Authorization: '${TOKEN}' } } } }", 1, 1),
+            ("{ headers: { request: { set: { Authorization: 'Bearer hunter2' } } } }", 1, 1),
+            ("{ rewrite: '/${TOKEN}{path}' }", 1, 1),
+            ("{ headers: { request: { set: { X-User: '{user}' } } } }", 2, 0),
+        ] {
+            let base = Base::new(plan(filters), &Default::default(), &Default::default());
+            let laid = overlay.lay_over(&base, |_, _| false);
+            assert_eq!(laid.services[0].endpoints.len(), count, "{filters}");
+            let one = overlay.lay_over_one(&base, 0, |_, _| false).unwrap();
+            assert_eq!(one.endpoints.len(), count, "{filters}");
+            let told = super::super::sent_secrets::left_out(&overlay, &base);
+            assert_eq!(told.len(), lines, "{filters}: {told:?}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ fn status_at(plan: &Plan, position: usize, route: &Route) -> RouteStatus {
     let maintenance = route.is_on();
     RouteStatus {
         name: route.name.to_string(),
-        matches: route.matches.to_string(),
+        matches: plan.secrets.concealed.hide(&route.matches).into_owned(),
         origin: None,
         listeners: plan.listeners_of(position).map(|listener| listener.name.to_string()).collect(),
         filters: route.filters.steps().iter().map(|step| step.name()).collect(),

@@ -1,17 +1,30 @@
-//! Services that receive secrets of the file from filters: the admin API may not add endpoints to them.
+//! Services that receive secrets of the configuration: only the configuration may define their endpoints.
+//!
+//! The plan names these services ([`thalweg_proxy::plan::PlanSecrets`]). The endpoints API adds no endpoint to them, and
+//! [`super::overlay`] leaves out endpoints that were added before a plan took over in which the service receives
+//! secrets: after a reload, a rollback, a change by API, or a restart.
 
 use super::admin::Shared;
-use super::configuration::tree;
+use super::base::Base;
+use super::overlay::OverlaySpec;
 use thalweg_admin::Refusal;
-use thalweg_config::api_restrictions::services_with_secrets;
+use thalweg_config::check_text;
 
 impl Shared {
-    /// Whether requests to this service carry secrets of the configuration, as `Authorization: "${TOKEN}"`. Takes the
-    /// configuration lock: do not call it while holding the runtime lock.
-    pub(super) fn is_sent_secrets(&self, service: &str) -> bool {
-        let origin = self.origin();
-        let tree = tree(&origin.name(), &origin.text);
-        tree.is_some_and(|tree| services_with_secrets(&tree).contains(service))
+    /// Whether requests to this service carry secrets in the file on disk, where that is not the configuration in
+    /// force. Takes the configuration lock: do not call it while holding the runtime lock.
+    pub(super) fn is_sent_secrets_on_disk(&self, service: &str) -> bool {
+        let (name, on_disk) = {
+            let origin = self.origin();
+            let on_disk = origin.on_disk();
+            if on_disk == origin.text {
+                return false;
+            }
+            (origin.name(), on_disk)
+        };
+        let environment = |name: &str| std::env::var(name).ok();
+        check_text(&name, &on_disk, &environment)
+            .is_ok_and(|loaded| loaded.plan.secrets.are_sent_to(service))
     }
 }
 
@@ -22,4 +35,20 @@ pub(super) fn keeps_its_endpoints(service: &str) -> Refusal {
          another endpoint"
     );
     Refusal::Unprotected { keys: vec![format!("services.{service}.endpoints")], detail }
+}
+
+/// A line for each service whose added endpoints are left out.
+pub(super) fn left_out(overlay: &OverlaySpec, base: &Base) -> Vec<String> {
+    let services = overlay.services.iter().filter(|(name, of)| {
+        let is_there = || base.services.iter().any(|service| *service.name == **name);
+        !of.added.is_empty() && base.secrets.are_sent_to(name) && is_there()
+    });
+    let line = |name: &str, urls: Vec<&str>| {
+        format!(
+            "service `{name}`: endpoints that the admin API has added are left out ({}), because requests to the \
+             service carry secrets of the configuration; write them in the file",
+            urls.join(", ")
+        )
+    };
+    services.map(|(name, of)| line(name, of.added.iter().map(|added| &*added.url).collect())).collect()
 }

@@ -27,6 +27,7 @@ use super::revocations::Revocations;
 use super::route_sources::{RouteSources, first_documents};
 use super::runtime::Runtime;
 use super::series::TimeSeries;
+use super::sent_secrets;
 use super::start_error::explain;
 use super::state_writer::StateWriter;
 use super::tokens;
@@ -410,8 +411,10 @@ fn laid_over(
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
     let found = FoundSets::kept(kept_sources.findings());
+    let base = Base::with_documents(plan, (&settings.discover, &found), apart);
+    sent_secrets::left_out(&overlay, &base).into_iter().for_each(warn);
     Ok(Runtime {
-        base: Base::with_documents(plan, (&settings.discover, &found), apart),
+        base,
         overlay,
         canaries: Canaries::new(),
         version: 1,
