@@ -11,6 +11,7 @@
 
 mod concealed;
 mod path;
+mod redacted;
 mod same_routes;
 mod secrets;
 mod sent;
@@ -23,7 +24,8 @@ use path::{Path, scalar};
 use same_routes::paired;
 
 pub(crate) use concealed::concealed;
-pub use secrets::{REDACTED, redact, restore};
+pub use redacted::{redact, restore};
+pub use secrets::REDACTED;
 pub(crate) use secrets::{secret_places, secret_places_in};
 pub(crate) use sent::{Carriers, carriers};
 

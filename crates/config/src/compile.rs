@@ -19,7 +19,8 @@ use std::time::Duration;
 use std::time::SystemTime;
 use thalweg_filter::{Chain, Filter};
 use thalweg_proxy::plan::{
-    CallRoute, Escapes, Listener, ListenerProtocol, Plan, PlanSecrets, Route, SealedRoute, ServiceId, Split, Timeouts, To,
+    CallRoute, Escapes, Listener, ListenerProtocol, Plan, PlanSecrets, Route, SealedRoute, ServiceId, Split,
+    Timeouts, To,
 };
 use thalweg_route::Table;
 use thalweg_upstream::{Address, Endpoint, Service};

@@ -166,7 +166,8 @@ fn secrets_of(root: &Node, (filled, secrets): (&Filled, &[Span]), plan: &Plan) -
     let of_routes = routes.iter().filter_map(|at| plan.routes.get(*at)).flat_map(Route::all_services);
     let of_routes = of_routes.filter_map(|id| plan.services.get(id.0 as usize));
     let carriers = services.iter().map(|name| name.as_str().into());
-    let carriers: BTreeSet<Arc<str>> = carriers.chain(of_routes.map(|service| service.name.clone())).collect();
+    let carriers: BTreeSet<Arc<str>> =
+        carriers.chain(of_routes.map(|service| service.name.clone())).collect();
     PlanSecrets { carriers: carriers.into(), concealed: concealed(root, filled, secrets) }
 }
 

@@ -52,9 +52,8 @@ struct LongEntrySpec {
 /// A sentence: it is no such document, or an entry is none. Then none of it is used.
 pub(crate) fn endpoints(text: &[u8]) -> Result<Vec<Found>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
-    let document: DocumentSpec = serde_saphyr::from_str(text).map_err(|error| {
-        format!("the document is no list of endpoints: {}", unreadable::yaml(&error))
-    })?;
+    let document: DocumentSpec = serde_saphyr::from_str(text)
+        .map_err(|error| format!("the document is no list of endpoints: {}", unreadable::yaml(&error)))?;
     let entries = match document {
         DocumentSpec::Map(map) => map.endpoints,
         DocumentSpec::List(list) => list,

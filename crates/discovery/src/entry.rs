@@ -27,7 +27,8 @@ pub(crate) fn entry(name: &str, value: &[u8]) -> Result<Option<Found>, String> {
             Some(found) => found,
         },
         Some('"') => {
-            let text: String = serde_json::from_str(text).map_err(|error| flaw(text, &unreadable::json(&error)))?;
+            let text: String =
+                serde_json::from_str(text).map_err(|error| flaw(text, &unreadable::json(&error)))?;
             located(&text)?
         }
         Some(_) => located(text)?,

@@ -10,7 +10,9 @@ pub(crate) fn json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let kind = match error.classify() {
         // The name of a field that is asked for.
-        Category::Data if text.starts_with("missing field") => text.split(" at line").next().unwrap_or_default(),
+        Category::Data if text.starts_with("missing field") => {
+            text.split(" at line").next().unwrap_or_default()
+        }
         Category::Data => "a value has another type",
         Category::Eof => "it ends too early",
         Category::Syntax | Category::Io => "it is not in JSON",

@@ -59,9 +59,11 @@ pub fn explain(
     let trace = trace::trace(plan, &question.write_request(plan)?);
     let told = narrate::narrate(plan, question, &trace, (all, live));
     // A client may read the values that it has written, unless they are secrets.
-    let asked = question.headers.iter().map(|(_, value)| value.as_str()).fold(question.url.clone(), |all, value| {
-        format!("{all}\n{value}")
-    });
+    let asked = question
+        .headers
+        .iter()
+        .map(|(_, value)| value.as_str())
+        .fold(question.url.clone(), |all, value| format!("{all}\n{value}"));
     Ok(told.without(&plan.secrets.concealed.unless_named_in(&asked)))
 }
 

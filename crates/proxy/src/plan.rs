@@ -8,8 +8,8 @@ pub use crate::plan::access::{AccessPolicy, Banned};
 pub use crate::plan::cache::{CACHE_DISK_MIN, CACHE_MIN, CachePlan, DiskPlan};
 pub use crate::plan::canary::{CanaryGates, CanaryPolicy, OnFailure};
 pub use crate::plan::own_addresses::{Barred, OwnAddresses, is_localhost};
-pub use crate::plan::secrets::PlanSecrets;
 pub use crate::plan::sealed::{Leads, RevokedFile, Sealed, SealedRoute, Target, redacted};
+pub use crate::plan::secrets::PlanSecrets;
 
 mod access;
 mod cache;

@@ -157,7 +157,12 @@ fn an_endpoint_of_the_api_receives_no_secret_of_a_later_configuration() {
         let services = document(&admin.call("GET", "/api/v1/services", ""));
         let all = services["services"].as_array().unwrap().clone();
         let service = all.iter().find(|service| service["name"] == "s").unwrap();
-        service["endpoints"].as_array().unwrap().iter().map(|it| it["url"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        service["endpoints"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["url"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
     };
     assert_eq!(endpoints(), [upstream.url(), other.url()]);
     let answer = admin.call("GET", "/api/v1/config", "");

@@ -117,12 +117,16 @@ fn is_shown((marks, keys): (Marks, Keys<'_>), (text, value): (&str, &str)) -> bo
     let is_alone = text == value;
     let is_quantity = || {
         let unit = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-        unit.len() < value.len() && unit.len() <= 5 && unit.chars().all(|c| c.is_ascii_alphabetic() || c == '%')
+        unit.len() < value.len()
+            && unit.len() <= 5
+            && unit.chars().all(|c| c.is_ascii_alphabetic() || c == '%')
     };
     let is_in_authority = || {
         let Some((before, authority)) = authority(text) else { return false };
         let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        host.contains(value) && text.matches(value).count() == host.matches(value).count() && !before.is_empty()
+        host.contains(value)
+            && text.matches(value).count() == host.matches(value).count()
+            && !before.is_empty()
     };
     marks.restricted
         || (is_alone && is_quantity())

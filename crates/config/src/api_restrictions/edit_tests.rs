@@ -42,12 +42,21 @@ fn a_value_beside_a_secret_may_be_any_text() {
         let with = SENT.replace("\"${KEY}\" }", &format!("\"${{KEY}}\", X-Other: \"{value}\" }}"));
         assert_ne!(with, SENT);
         assert_eq!(breaches(SENT, &with), Vec::<String>::new(), "{value}");
-        let when = SENT.replace("\"${KEY}\" } } }", &format!("\"${{KEY}}\" }} }}, when: {{ header: {{ X-A: \"{value}\" }} }} }}"));
+        let when = SENT.replace(
+            "\"${KEY}\" } } }",
+            &format!("\"${{KEY}}\" }} }}, when: {{ header: {{ X-A: \"{value}\" }} }} }}"),
+        );
         assert_eq!(breaches(SENT, &when), Vec::<String>::new(), "{value}");
     }
-    let sealed = SENT.replace("    to: a\n", "    to: { sealed: { domain: x.test, allow: [ 10.0.0.0/8 ] } }\n");
+    let sealed =
+        SENT.replace("    to: a\n", "    to: { sealed: { domain: x.test, allow: [ 10.0.0.0/8 ] } }\n");
     assert_eq!(breaches(SENT, &sealed).len(), 2, "{:?}", breaches(SENT, &sealed));
-    for call in ["ext: { service: c }", "mirror: c", "split: { cookie: v, to: { x: c, y: a } }", "auth: { forward_auth: { service: c } }"] {
+    for call in [
+        "ext: { service: c }",
+        "mirror: c",
+        "split: { cookie: v, to: { x: c, y: a } }",
+        "auth: { forward_auth: { service: c } }",
+    ] {
         let called = SENT.replace("    to: a\n", &format!("      - {call}\n    to: a\n"));
         assert_eq!(breaches(SENT, &called).len(), 2, "{call}: {:?}", breaches(SENT, &called));
     }
@@ -71,15 +80,23 @@ fn a_filter_may_be_put_before_a_filter_with_a_secret() {
         "headers: { request: { set: { X-New: plain } } }",
         "headers: { request: { remove: [ X-New ] } }",
     ] {
-        let added = edited(SENT, |shown| shown.replace("    filters:\n", &format!("    filters:\n      - {filter}\n")));
+        let added = edited(SENT, |shown| {
+            shown.replace("    filters:\n", &format!("    filters:\n      - {filter}\n"))
+        });
         let back = added.unwrap_or_else(|keys| panic!("{filter}: {keys:?}"));
         assert!(back.contains("Bearer hunter2") && back.contains(filter), "{back}");
     }
     // The secret stays with its filter, field and route.
     for (from, to) in [
         ("Authorization: \"<redacted>\"", "X-Other: \"<redacted>\""),
-        ("match: { path: /free }", "match: { path: /free }, filters: [ { headers: { request: { set: { Authorization: \"<redacted>\" } } } } ]"),
-        ("- headers: { request: { set: { Authorization: \"<redacted>\" } } }", "- headers: { response: { set: { Authorization: \"<redacted>\" } } }"),
+        (
+            "match: { path: /free }",
+            "match: { path: /free }, filters: [ { headers: { request: { set: { Authorization: \"<redacted>\" } } } } ]",
+        ),
+        (
+            "- headers: { request: { set: { Authorization: \"<redacted>\" } } }",
+            "- headers: { response: { set: { Authorization: \"<redacted>\" } } }",
+        ),
     ] {
         let moved = edited(SENT, |shown| shown.replace(from, to));
         assert!(moved.is_err(), "{to}: {moved:?}");
@@ -103,9 +120,12 @@ fn a_route_with_a_secret_may_be_renamed_and_named() {
         assert!(back.unwrap_or_else(|keys| panic!("{keys:?}")).contains("Bearer hunter2"));
     }
     let unnamed = SENT.replace("  - name: own\n    match", "  - match");
-    let named = edited(&unnamed, |shown| shown.replace("  - match: { path: /own/* }", "  - name: new\n    match: { path: /own/* }"));
+    let named = edited(&unnamed, |shown| {
+        shown.replace("  - match: { path: /own/* }", "  - name: new\n    match: { path: /own/* }")
+    });
     assert!(named.is_ok(), "{named:?}");
-    let before = edited(&unnamed, |shown| shown.replace("routes:\n", "routes:\n  - { match: { path: /x }, to: c }\n"));
+    let before =
+        edited(&unnamed, |shown| shown.replace("routes:\n", "routes:\n  - { match: { path: /x }, to: c }\n"));
     assert!(before.is_ok(), "an unnamed route may be put before it: {before:?}");
     let gate = "routes: [ { name: gate, match: { path: /g, headers: { X-Api-Key: hunter2 } }, to: a } ]\nservices: { a: { endpoints: [ \"http://h\" ] } }\n";
     assert!(edited(gate, |shown| shown.replace("name: gate", "name: door")).is_ok());
@@ -113,14 +133,19 @@ fn a_route_with_a_secret_may_be_renamed_and_named() {
     let moved = edited(SENT, |shown| shown.replace("name: own", "name: new").replace("/own/*", "/new/*"));
     assert_eq!(moved.unwrap_err(), ["routes[0].filters[0].headers.request.set.Authorization"]);
     let swapped = edited(SENT, |shown| {
-        shown.replace("name: own", "name: x").replace("name: free", "name: own").replace("name: x", "name: free")
+        shown
+            .replace("name: own", "name: x")
+            .replace("name: free", "name: own")
+            .replace("name: x", "name: free")
     });
     assert!(swapped.is_err(), "{swapped:?}");
 }
 
 #[test]
 fn placeholders_are_refused_only_where_requests_carry_the_secret() {
-    let free = |filter: &str| SENT.replace("match: { path: /free }", &format!("match: {{ path: /free }}, filters: [ {filter} ]"));
+    let free = |filter: &str| {
+        SENT.replace("match: { path: /free }", &format!("match: {{ path: /free }}, filters: [ {filter} ]"))
+    };
     let own = |filter: &str| SENT.replace("    to: a\n", &format!("      - {filter}\n    to: a\n"));
     for filter in [
         "{ respond: { body: \"{header.accept}\" } }",
@@ -132,12 +157,16 @@ fn placeholders_are_refused_only_where_requests_carry_the_secret() {
     }
     // A placeholder of the file elsewhere is no permission to show the secret.
     let shown = free("{ respond: { body: \"{header.authorization}\" } }");
-    let moved = shown.replace("    to: a\n", "      - { respond: { body: \"{header.authorization}\" } }\n    to: a\n");
+    let moved = shown
+        .replace("    to: a\n", "      - { respond: { body: \"{header.authorization}\" } }\n    to: a\n");
     assert_eq!(breaches(&shown, &moved), ["routes[0].filters[2].respond.body"]);
     let kept = own("{ headers: { request: { set: { X-Copy: \"{header.accept}\" } } } }");
     assert_eq!(breaches(&kept, &kept.replace("/own/*", "/other/*")), Vec::<String>::new());
     // The filters of the service, and what holds for every route.
-    let service = SENT.replace("a: { endpoints", "a: { filters: [ { headers: { response: { set: { X: \"{header.authorization}\" } } } } ], endpoints");
+    let service = SENT.replace(
+        "a: { endpoints",
+        "a: { filters: [ { headers: { response: { set: { X: \"{header.authorization}\" } } } } ], endpoints",
+    );
     assert_eq!(breaches(SENT, &service), ["services.a.filters[0].headers.response.set.X"]);
     let log = format!("{SENT}access_log: {{ format: {{ text: \"{{header.authorization}}\" }} }}\n");
     assert_eq!(breaches(SENT, &log), ["access_log.format.text"]);
@@ -170,7 +199,9 @@ fn secrets_in_blocks_and_aliases_are_redacted_and_come_back() {
 fn strip(node: &crate::parse::Node) -> String {
     use crate::parse::Kind;
     match &node.kind {
-        Kind::Map(entries) => entries.iter().map(|(key, child)| format!("{}: {{{}}} ", key.name, strip(child))).collect(),
+        Kind::Map(entries) => {
+            entries.iter().map(|(key, child)| format!("{}: {{{}}} ", key.name, strip(child))).collect()
+        }
         Kind::Seq(items) => items.iter().map(|item| format!("[{}]", strip(item))).collect(),
         kind => format!("{kind:?}"),
     }
@@ -179,10 +210,15 @@ fn strip(node: &crate::parse::Node) -> String {
 /// The path of such a URL is its secret.
 #[test]
 fn of_the_url_of_a_webhook_only_scheme_and_host_are_shown() {
-    let disk = "webhooks: [ { url: \"https://hooks.test/T000/hunter2\" }, { url: \"https://plain.test\" } ]\n";
+    let disk =
+        "webhooks: [ { url: \"https://hooks.test/T000/hunter2\" }, { url: \"https://plain.test\" } ]\n";
     let shown = redact(disk, Format::Yaml, &node(disk)).unwrap();
-    assert!(shown.contains("https://hooks.test/<redacted>") && shown.contains("https://plain.test"), "{shown}");
-    let added = edited(disk, |shown| shown.replace(" ]\n", ", { url: \"https://third.test/x\" } ]\n")).unwrap();
+    assert!(
+        shown.contains("https://hooks.test/<redacted>") && shown.contains("https://plain.test"),
+        "{shown}"
+    );
+    let added =
+        edited(disk, |shown| shown.replace(" ]\n", ", { url: \"https://third.test/x\" } ]\n")).unwrap();
     assert!(added.contains("T000/hunter2") && added.contains("third.test/x"), "{added}");
     let elsewhere = edited(disk, |shown| shown.replace("hooks.test", "evil.test"));
     assert_eq!(elsewhere.unwrap_err(), ["webhooks[0].url"]);
@@ -192,7 +228,9 @@ fn of_the_url_of_a_webhook_only_scheme_and_host_are_shown() {
 #[test]
 fn a_credential_with_doubled_braces_is_redacted() {
     for value in ["{{hunter2}}", "{{hunter2", "Bearer {{hunter2}}"] {
-        let text = format!("routes: [ {{ filters: [ {{ headers: {{ request: {{ set: {{ X-Auth: \"{value}\" }} }} }} }} ] }} ]");
+        let text = format!(
+            "routes: [ {{ filters: [ {{ headers: {{ request: {{ set: {{ X-Auth: \"{value}\" }} }} }} }} ] }} ]"
+        );
         let shown = redact(&text, Format::Yaml, &node(&text)).unwrap();
         assert!(!shown.contains("hunter2"), "{shown}");
     }
@@ -216,12 +254,16 @@ fn an_included_file_is_part_of_the_comparison() {
     };
     assert_eq!(keys(disk), Vec::<String>::new());
     assert_eq!(keys(&disk.replace("10.0.0.2", "10.0.0.3")), Vec::<String>::new());
-    assert_eq!(keys(&disk.replace("[ { to: b } ]", "[ { match: { path: /x }, to: b }, { to: b } ]")), Vec::<String>::new());
+    assert_eq!(
+        keys(&disk.replace("[ { to: b } ]", "[ { match: { path: /x }, to: b }, { to: b } ]")),
+        Vec::<String>::new()
+    );
     let stolen = keys(&disk.replace("10.0.0.1", "evil.test"));
     assert_eq!(stolen, ["routes[1].filters[0].headers.request.set.Authorization"]);
     let open = disk.replace("include: [ more.yaml ]\n", "").replace("\":80\"", "\":443\"");
     assert_eq!(keys(&open), ["listeners.web.tls"]);
-    let plan = |text: &str| crate::check_text(&name, text, &|name| (name == "TOKEN").then(|| "hunter2".into()));
+    let plan =
+        |text: &str| crate::check_text(&name, text, &|name| (name == "TOKEN").then(|| "hunter2".into()));
     fs::write(directory.join("more.yaml"), more.lines().next().unwrap()).unwrap();
     let plan = plan(disk).unwrap_or_else(|report| panic!("{}", report.lines())).plan;
     assert!(plan.secrets.are_sent_to("a") && !plan.secrets.are_sent_to("b"));

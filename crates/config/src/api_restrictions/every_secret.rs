@@ -1,7 +1,8 @@
 //! A suite over every place of the schema that may hold a secret by value: the secret is redacted, restored, and
 //! quoted in no message.
 
-use super::secrets::{REDACTED, redact, restore, secret_places};
+use super::redacted::{redact, restore};
+use super::secrets::{REDACTED, secret_places};
 use super::tests::node;
 use crate::parse::Format;
 use crate::schema::{Choice, elements, entries};

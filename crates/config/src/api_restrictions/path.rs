@@ -25,7 +25,11 @@ impl PartialEq for Step {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Key { name: a, destination: x }, Self::Key { name: b, destination: y }) => {
-                a == b && (x == y || is_hidden(x) || is_hidden(y) || x.as_deref().zip(y.as_deref()).is_some_and(|(x, y)| is_same(x, y)))
+                a == b
+                    && (x == y
+                        || is_hidden(x)
+                        || is_hidden(y)
+                        || x.as_deref().zip(y.as_deref()).is_some_and(|(x, y)| is_same(x, y)))
             }
             (Self::Item { at: a, identity: x }, Self::Item { at: b, identity: y }) => match (x, y) {
                 (Some(_), Some(_)) if is_hidden(x) || is_hidden(y) => a == b,

@@ -34,7 +34,8 @@ fn pairs(known: &[Node], new: &[Node]) -> Vec<(usize, usize)> {
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     let mut add = |is_same: &dyn Fn((usize, &Node), (usize, &Node)) -> bool| {
         for (at, route) in new.iter().enumerate() {
-            let is_free = |found: &usize, pairs: &[(usize, usize)]| pairs.iter().all(|(known, _)| known != found);
+            let is_free =
+                |found: &usize, pairs: &[(usize, usize)]| pairs.iter().all(|(known, _)| known != found);
             if pairs.iter().any(|(_, new)| *new == at) {
                 continue;
             }
@@ -62,7 +63,8 @@ fn is_match(known: &Node, new: &Node) -> bool {
 fn resembles(known: &Node, new: &Node) -> bool {
     match (&known.kind, &new.kind) {
         (Kind::Map(entries), Kind::Map(others)) => {
-            let is_there = |(key, value): &(Key, Node)| new.entry(&key.name).is_some_and(|new| resembles(value, new));
+            let is_there =
+                |(key, value): &(Key, Node)| new.entry(&key.name).is_some_and(|new| resembles(value, new));
             entries.len() == others.len() && entries.iter().all(is_there)
         }
         (Kind::Seq(items), Kind::Seq(others)) => {
@@ -101,7 +103,9 @@ fn rename(route: &mut Node, new: String) {
     let span = route.span;
     let Kind::Map(entries) = &mut route.kind else { return };
     match entries.iter_mut().find(|(key, _)| key.name == NAME) {
-        Some((_, Node { kind: Kind::Str(name), .. })) if !holds_variable(name) && name != REDACTED => *name = new,
+        Some((_, Node { kind: Kind::Str(name), .. })) if !holds_variable(name) && name != REDACTED => {
+            *name = new
+        }
         Some(_) => {}
         None => {
             let key = Key { span: Span { end: span.start, ..span }, name: NAME.into() };

@@ -1,8 +1,8 @@
 //! What an agent answers at `/v1/health/service/NAME`.
 
-use crate::unreadable;
 use super::ConsulHealthSpec;
 use crate::found::{Found, scale_weights};
+use crate::unreadable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_upstream::Labels;
@@ -82,7 +82,9 @@ pub(super) fn read(body: &[u8], health: ConsulHealthSpec) -> Result<Answer, Stri
         .map_err(|error| format!("the answer is no list of instances: {}", unreadable::json(&error)))?;
     let (mut found, mut flaw) = (Vec::with_capacity(entries.len()), None);
     for entry in entries {
-        match serde_json::from_value(entry).map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error))) {
+        match serde_json::from_value(entry)
+            .map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error)))
+        {
             Ok(entry) => match endpoint(entry, health) {
                 Ok(endpoint) => found.extend(endpoint),
                 Err(why) => drop(flaw.get_or_insert(why)),

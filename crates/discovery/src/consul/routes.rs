@@ -1,13 +1,13 @@
 //! `route_sources: [ { consul: { prefix: thalweg/routes/ } } ]`: keys under a prefix of Consul's key-value store, each
 //! one document.
 
-use crate::unreadable;
 use super::ConsulConsistencySpec;
 use super::agent::{Agent, Index, Written, words};
 use crate::feed::Feed;
 use crate::http_servers::{encoded, refused};
 use crate::kept::{Document, Kept, document};
 use crate::source::{Source, Watching};
+use crate::unreadable;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
@@ -164,8 +164,8 @@ struct ConsulKeySpec {
 }
 
 fn read(body: &[u8], prefix: &str) -> Result<Kept<Document>, String> {
-    let keys: Vec<ConsulKeySpec> =
-        serde_json::from_slice(body).map_err(|error| format!("the answer is no list of keys: {}", unreadable::json(&error)))?;
+    let keys: Vec<ConsulKeySpec> = serde_json::from_slice(body)
+        .map_err(|error| format!("the answer is no list of keys: {}", unreadable::json(&error)))?;
     let mut kept = Kept::new(document);
     for ConsulKeySpec { key, value } in keys.into_iter().filter(|key| !key.key.ends_with('/')) {
         let Some(rest) = key.strip_prefix(prefix) else {

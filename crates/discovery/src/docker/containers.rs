@@ -1,8 +1,8 @@
 //! Containers as Docker lists them, and what their labels say: which are a service, and where each is reached. Pure, so
 //! that whatever else is read from labels reads the same containers.
 
-use crate::unreadable;
 use crate::found::{Found, scale_weights};
+use crate::unreadable;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -84,8 +84,8 @@ impl Events {
 }
 
 fn event(line: &[u8]) -> Result<Event, String> {
-    let message: DockerMessageSpec =
-        serde_json::from_slice(line).map_err(|error| format!("an event cannot be read: {}", unreadable::json(&error)))?;
+    let message: DockerMessageSpec = serde_json::from_slice(line)
+        .map_err(|error| format!("an event cannot be read: {}", unreadable::json(&error)))?;
     let (container, signal) = (message.actor.id, message.actor.attributes.get("signal"));
     Ok(match (&*message.action, signal.and_then(|signal| number(signal))) {
         ("kill", Some(signal)) => Event::Signal { container, signal },

@@ -5,10 +5,10 @@
 
 use super::Written;
 use super::containers::{Choice, DockerContainerSpec, endpoint};
-use crate::unreadable;
 use crate::found::{Found, scale_weights};
 use crate::kept::Document;
 use crate::source::Source;
+use crate::unreadable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

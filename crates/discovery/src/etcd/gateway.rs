@@ -1,16 +1,15 @@
 //! etcd's API through its JSON gateway: keys and values in Base64, 64-bit numbers as text.
 
-use crate::unreadable;
 use crate::feed::Content;
 use crate::http_servers::{ANSWER, HttpServers};
 use crate::kept::{Item, KEYS, Kept};
+use crate::unreadable;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::time::Duration;
 use thalweg_client::{BodyStream, Bounds, Bytes, Response};
 use tokio::time::timeout;
-
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl<'a> Gateway<'a> {
         }
         let answer = read(response.body())?;
         let token = answer["token"].as_str().filter(|token| !token.is_empty());
-        gateway.token = Some(token.ok_or_else(|| strange("the login has no token", &answer))?.to_owned());
+        gateway.token = Some(token.ok_or_else(|| strange("the login has no token"))?.to_owned());
         Ok(gateway)
     }
 

@@ -5,10 +5,10 @@
 //! (410 Gone) all is listed again. A watch is asked to end after a time (`timeoutSeconds`), and a server sends a
 //! bookmark just before that: so that it is known at least that often that the server is there.
 
-use crate::unreadable;
 use super::api::{Api, Failure, KubeStatusSpec};
 use super::objects::{KubeMetadataSpec, Resource};
 use crate::http_servers::encoded;
+use crate::unreadable;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -108,8 +108,14 @@ async fn list<R: Resource>(api: &Api, scope: &Scope<'_>) -> Result<(Vec<R>, Stri
                 Err(Failure::Gone) => break,
                 Err(Failure::Other(why)) => return Err(why),
             };
-            let unreadable =
-                |error| format!("{}: the answer is no list of {}: {}", api.place(), R::PLURAL, unreadable::json(&error));
+            let unreadable = |error| {
+                format!(
+                    "{}: the answer is no list of {}: {}",
+                    api.place(),
+                    R::PLURAL,
+                    unreadable::json(&error)
+                )
+            };
             let list: KubeListSpec<R> = serde_json::from_slice(&body).map_err(unreadable)?;
             let items = list.items.unwrap_or_default();
             size += items.iter().map(Resource::size).sum::<usize>();
@@ -208,7 +214,8 @@ struct KubeBookmarkSpec {
 /// The changes in lines of a watch.
 fn changes<R: Resource>(lines: &[u8], version: &mut String) -> Result<Vec<Change<R>>, Failure> {
     fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Failure> {
-        let unreadable = |error| Failure::Other(format!("an event of the watch: {}", unreadable::json(&error)));
+        let unreadable =
+            |error| Failure::Other(format!("an event of the watch: {}", unreadable::json(&error)));
         serde_json::from_slice(line).map_err(unreadable)
     }
     let mut changes = Vec::new();

@@ -1,8 +1,8 @@
 //! What a server answers: version 1 the list itself, version 2 the same under `data`, version 3 the instances alone
 //! under `data`.
 
-use crate::unreadable;
 use crate::found::{Found, scale_weights};
+use crate::unreadable;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -71,7 +71,9 @@ pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
     };
     let (mut found, mut flaw) = (Vec::with_capacity(list.hosts.len()), None);
     for host in list.hosts {
-        match serde_json::from_value(host).map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error))) {
+        match serde_json::from_value(host)
+            .map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error)))
+        {
             Ok(instance) => match endpoint(instance) {
                 Ok(endpoint) => found.extend(endpoint),
                 Err(why) => drop(flaw.get_or_insert(why)),

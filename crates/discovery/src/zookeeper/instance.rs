@@ -5,10 +5,10 @@
 //!  "payload": {"@class": "…ZookeeperInstance", "metadata": {"instance_status": "UP", "zone": "eu-1a"}}}
 //! ```
 
-use crate::unreadable;
 use crate::document::located;
 use crate::entry::{entry, scalar, weight_of};
 use crate::found::Found;
+use crate::unreadable;
 use serde_json::{Map, Value};
 
 /// Whether Spring Cloud holds the instance to be up.
@@ -21,8 +21,9 @@ const OF_PAYLOAD: [&str; 3] = ["@class", "id", "name"];
 /// # Errors
 /// A sentence: it is no instance.
 pub(super) fn curator(_name: &str, value: &[u8]) -> Result<Option<Found>, String> {
-    let instance: Map<String, Value> = serde_json::from_slice(value)
-        .map_err(|error| format!("it is no instance of Curator ({}); is `layout` right?", unreadable::json(&error)))?;
+    let instance: Map<String, Value> = serde_json::from_slice(value).map_err(|error| {
+        format!("it is no instance of Curator ({}); is `layout` right?", unreadable::json(&error))
+    })?;
     let payload = instance.get("payload").and_then(Value::as_object);
     let metadata = payload.and_then(|payload| payload.get("metadata")).and_then(Value::as_object);
     let status = metadata.and_then(|metadata| metadata.get(STATUS)).and_then(Value::as_str);

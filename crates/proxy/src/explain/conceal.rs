@@ -8,9 +8,7 @@ impl Explanation {
     /// The same without secrets.
     pub(super) fn without(mut self, concealed: &Concealed) -> Self {
         for text in self.texts() {
-            if let std::borrow::Cow::Owned(shown) = concealed.hide(text) {
-                *text = shown;
-            }
+            *text = concealed.hide(text).into_owned();
         }
         self
     }

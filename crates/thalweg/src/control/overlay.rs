@@ -139,7 +139,7 @@ impl ServiceOverlaySpec {
     ) -> Service {
         let (traffic, mut service) = (base.traffic_to(at), service.clone());
         // Secrets of the configuration are sent to endpoints of the configuration only.
-        let added = if base.secrets.are_sent_to(&service.name) { &[] } else { &self.added[..] };
+        let added: &[_] = if base.secrets.are_sent_to(&service.name) { &[] } else { &self.added };
         for AddedEndpointSpec { url, weight, tier } in added {
             // What is kept in a file may be of another version: what cannot be read is left out.
             let Ok((url, address)) = endpoint_address(url) else { continue };
@@ -238,7 +238,11 @@ mod tests {
             check_text("t.yaml", &text, &|_| Some("hunter2".into())).unwrap().plan
         };
         let mut overlay = OverlaySpec::default();
-        overlay.of("a").added.push(AddedEndpointSpec { url: "http://127.0.0.1:3".into(), weight: 7, tier: 0 });
+        overlay.of("a").added.push(AddedEndpointSpec {
+            url: "http://127.0.0.1:3".into(),
+            weight: 7,
+            tier: 0,
+        });
         for (filters, count, lines) in [
             ("", 2, 0),
             ("{ headers: { request: { set: { Authorization: '${TOKEN}' } } } }", 1, 1),

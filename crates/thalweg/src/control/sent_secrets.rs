@@ -23,8 +23,7 @@ impl Shared {
             (origin.name(), on_disk)
         };
         let environment = |name: &str| std::env::var(name).ok();
-        check_text(&name, &on_disk, &environment)
-            .is_ok_and(|loaded| loaded.plan.secrets.are_sent_to(service))
+        check_text(&name, &on_disk, &environment).is_ok_and(|loaded| loaded.plan.secrets.are_sent_to(service))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{Loaded, check_text, diff};
 use thalweg_proxy::explain::{Question, explain};
 
 /// Holds the characters that are percent-encoded in paths and queries.
-const MARKER: &str = "hunter2+/=\"hunter2";
+const MARKER: &str = "hunter2+/=hunter2";
 
 fn loaded(text: &str) -> Loaded {
     let environment = |name: &str| match name {
@@ -19,7 +19,8 @@ fn loaded(text: &str) -> Loaded {
     check_text("t.yaml", text, &environment).unwrap_or_else(|report| panic!("{}\n{text}", report.lines()))
 }
 
-const EMPTY: &str = "listeners: { web: \"127.0.0.1:0\" }\nroutes: [ { name: other, to: \"http://10.0.0.9\" } ]\n";
+const EMPTY: &str =
+    "listeners: { web: \"127.0.0.1:0\" }\nroutes: [ { name: other, to: \"http://10.0.0.9\" } ]\n";
 
 /// What `plan` and `explain` say of a file with this route, as JSON and as text.
 fn displays(route: &str, url: &str) -> Vec<String> {
