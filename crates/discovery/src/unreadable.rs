@@ -46,7 +46,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[expect(dead_code, reason = "only errors are looked at")]
-    struct Wanted {
+    struct WantedSpec {
         port: u16,
     }
 
@@ -58,10 +58,10 @@ mod tests {
             ("{\"hunter2\": 1}", "missing field `port` (line 1, column 14)"),
             ("{\"port\": 1", "it ends too early (line 1, column 10)"),
         ] {
-            assert_eq!(json(&serde_json::from_str::<Wanted>(answer).unwrap_err()), why, "{answer}");
+            assert_eq!(json(&serde_json::from_str::<WantedSpec>(answer).unwrap_err()), why, "{answer}");
         }
         for text in ["port: hunter2", "hunter2", "{ hunter2", "a: b: hunter2"] {
-            let why = yaml(&serde_saphyr::from_str::<Wanted>(text).unwrap_err());
+            let why = yaml(&serde_saphyr::from_str::<WantedSpec>(text).unwrap_err());
             assert!(why.starts_with("it cannot be read") && !why.contains("hunter2"), "{text}: {why}");
         }
         assert_eq!(value("hunter2"), "a value of 7 characters");
