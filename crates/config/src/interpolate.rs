@@ -161,7 +161,9 @@ impl Filler<'_> {
                     return Err(Box::new(SpecError::new(Class::Invalid, span, message)));
                 }
                 out.push_str(&value);
-                self.held.push(value);
+                if !value.is_empty() {
+                    self.held.push(value);
+                }
                 filled = true;
                 rest = &inner[end + 1..];
             } else {

@@ -61,7 +61,7 @@ impl Concealed {
         Self::new(self.0.iter().chain(&*other.0).cloned())
     }
 
-    /// The values that a client who wrote this text is not shown. Secrets are among them in any case: a client could
+    /// The values that are hidden from a client that wrote this text. Secrets are among them in any case: a client could
     /// try one after the other.
     #[must_use]
     pub fn unless_named_in(&self, text: &str) -> Self {

@@ -155,7 +155,7 @@ fn placeholders_are_refused_only_where_requests_carry_the_secret() {
         assert_eq!(breaches(SENT, &free(filter)), Vec::<String>::new(), "{filter}");
         assert_eq!(breaches(SENT, &own(filter)).len(), 1, "{filter}: {:?}", breaches(SENT, &own(filter)));
     }
-    // A placeholder of the file elsewhere is no permission to show the secret.
+    // A placeholder of the file elsewhere gives no permission to show the secret.
     let shown = free("{ respond: { body: \"{header.authorization}\" } }");
     let moved = shown
         .replace("    to: a\n", "      - { respond: { body: \"{header.authorization}\" } }\n    to: a\n");

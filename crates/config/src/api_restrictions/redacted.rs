@@ -16,7 +16,7 @@ pub fn redact(text: &str, format: Format, root: &Node) -> Option<String> {
     let hidden = hidden_places(root);
     let places = hidden.iter().map(|(span, shown)| (span.range(), format!("\"{shown}\""))).collect();
     let is_clean = |out: &String| {
-        // Read again: what is left must be the same tree with every secret redacted.
+        // Read again, the text must be the same tree with every secret redacted.
         let Some(again) = read(out, format) else { return false };
         let mut is_clean = same_with(root, &again, &hidden);
         every(&again, &Path::default(), &mut |path, node| {
@@ -31,7 +31,7 @@ pub fn redact(text: &str, format: Format, root: &Node) -> Option<String> {
     replace(text, places).filter(is_clean).or_else(|| whole().filter(is_clean))
 }
 
-/// Where secrets stand by value, each with what is shown there. An alias stands where its anchor does.
+/// Where secrets stand by value, each with the text that is shown there. An alias stands where its anchor does.
 type Hidden = BTreeMap<Span, String>;
 
 fn hidden_places(root: &Node) -> Hidden {
