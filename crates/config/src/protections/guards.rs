@@ -53,6 +53,11 @@ impl Guard {
         step.filter.guards().then(guard)
     }
 
+    /// Whether it always runs.
+    pub(super) fn is_unconditional(&self) -> bool {
+        self.when.is_empty()
+    }
+
     /// The key in the section of its listener or filter.
     pub(super) fn key(&self) -> &str {
         self.name.split(' ').next().unwrap_or_default()

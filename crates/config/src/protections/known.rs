@@ -105,28 +105,49 @@ pub(super) struct Known {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct GuardedWay {
     listeners: Vec<String>,
-    hosts: Vec<HostPattern>,
-    /// The paths that clients request.
-    asked: Paths,
     /// The paths that the service gets.
     paths: Paths,
     guards: Guards,
-    path_changes: Option<Vec<Written>>,
+    /// What conditions of its guards are compared with; `None`: it has no conditions.
+    requests: Option<Requests>,
+}
+
+/// The requests of clients on a way.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Requests {
+    /// None: all, or no condition names one.
+    hosts: Vec<HostPattern>,
+    paths: Paths,
+    /// The filters that change the path.
+    path_changes: Vec<Written>,
 }
 
 impl GuardedWay {
+    fn of(way: &Way<'_>, paths: Paths) -> Self {
+        let listeners = way.listeners.iter().map(|listener| (*listener).to_owned()).collect();
+        let mut own = Self { listeners, paths, guards: way.guards.clone(), requests: None };
+        // Without conditions a guard needs no such comparison, and ways that differ in hosts alone are the same.
+        if !way.guards.iter().all(Guard::is_unconditional)
+            && let Some(path_changes) = way.path_changes()
+        {
+            let hosts = if way.judges_host() { way.hosts.to_vec() } else { Vec::new() };
+            own.requests = Some(Requests { hosts, paths: Paths::asked(way), path_changes });
+        }
+        own
+    }
+
     /// Whether it takes every request of another way, as far as its guards can tell, and has no guard more.
     fn includes(&self, way: &Way<'_>) -> bool {
+        let Some(own) = &self.requests else { return false };
         let is_here = |listener: &&str| self.listeners.iter().any(|known| known == listener);
-        let has_host = |host: &HostPattern| self.hosts.iter().any(|known| is_within(host, known));
-        let has_hosts = || self.hosts.is_empty() || !way.hosts.is_empty() && way.hosts.iter().all(has_host);
+        let has_host = |host: &HostPattern| own.hosts.iter().any(|known| is_within(host, known));
+        let has_hosts = || own.hosts.is_empty() || !way.hosts.is_empty() && way.hosts.iter().all(has_host);
         way.kind == Kind::Request
             && way.listeners.iter().all(is_here)
             && lacking(&self.guards, &way.guards, Terms::Same).next().is_none()
-            && (!way.judges_host() || has_hosts())
-            && self.path_changes.is_some()
-            && self.path_changes == way.path_changes()
-            && self.asked.cover(&Paths::asked(way))
+            && has_hosts()
+            && way.path_changes().as_ref() == Some(&own.path_changes)
+            && own.paths.cover(&Paths::asked(way))
     }
 }
 
@@ -158,14 +179,7 @@ impl Known {
                 match (Paths::of(way), way.guards.is_empty()) {
                     (paths, false) => {
                         let paths = paths.unwrap_or_else(Paths::all);
-                        self.guarded_ways.push(GuardedWay {
-                            listeners: way.listeners.iter().map(|listener| (*listener).to_owned()).collect(),
-                            hosts: way.hosts.to_vec(),
-                            asked: Paths::asked(way),
-                            paths: paths.clone(),
-                            guards: way.guards.clone(),
-                            path_changes: way.path_changes(),
-                        });
+                        self.guarded_ways.push(GuardedWay::of(way, paths.clone()));
                         self.guarded.add(paths);
                     }
                     (Some(paths), true) => self.open.add(paths),
