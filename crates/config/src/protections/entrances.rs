@@ -178,7 +178,7 @@ impl Names {
     }
 }
 
-/// The authorities whose clients pass, by their names: a renewed certificate of an authority is no other authority.
+/// The authorities whose clients pass, by their names: an authority with a renewed certificate is the same.
 fn text(asked: Option<&ClientAuth>) -> Asked {
     let asked = asked.filter(|asked| asked.mode() == ClientMode::Required)?;
     let mut names: Vec<&str> = asked.authorities().iter().map(|authority| &*authority.subject).collect();
