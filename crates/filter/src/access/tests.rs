@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use thalweg_access::live;
 use thalweg_access::networks::network;
 use thalweg_access::rules::{AddressSet, NamedList};
+use thalweg_http::Doubts;
 
 /// Files of this test, and a list `office`.
 struct Files(Beside);
@@ -175,5 +176,17 @@ fn a_path_is_judged_in_every_reading_that_an_endpoint_may_have() {
     }
     for path in ["/open;v/x", "/open%2Fx", "/b//open/x"] {
         assert!(!passes(allow, path), "{path}");
+    }
+    // What the route says of its endpoint counts.
+    for (path, settled) in [
+        ("/open/a%2Fb", Doubts::SEPARATORS),
+        ("/open/;v", Doubts::PARAMETERS.union(Doubts::EMPTY)),
+        ("/open//x", Doubts::EMPTY),
+    ] {
+        let one = r#"{"allow": {"path": "/open/{name}"}}"#;
+        assert!(!passes(one, path), "{path}");
+        let mut asked = Asked::at(path);
+        asked.settled = settled;
+        assert!(refused(one, "192.0.2.1", asked).is_none(), "{path}");
     }
 }
