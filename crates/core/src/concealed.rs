@@ -61,8 +61,8 @@ impl Concealed {
         Self::new(self.0.iter().chain(&*other.0).cloned())
     }
 
-    /// The values that are hidden from a client that wrote this text. Secrets are among them in any case: a client could
-    /// try one after the other.
+    /// The values that are hidden from a client that wrote this text. Secrets are among them in any case: a client
+    /// could try one after the other.
     #[must_use]
     pub fn unless_named_in(&self, text: &str) -> Self {
         let is_named = |value: &ConcealedValue| {

@@ -3,7 +3,8 @@
 
 use serde_json::json;
 use thalweg_tests::admin::json as document;
-use thalweg_tests::{Admin, Directory, Message, Proxy, Upstream, get};
+use thalweg_tests::message::get;
+use thalweg_tests::{Admin, Directory, Message, Proxy, Upstream};
 
 use super::{TOKENS, state_in};
 use crate::scenario::watchdog;

@@ -1,8 +1,8 @@
 //! Services that receive secrets of the configuration: only the configuration may define their endpoints.
 //!
-//! The plan names these services ([`thalweg_proxy::plan::PlanSecrets`]). The endpoints API adds no endpoint to them. The
-//! [`overlay`](super::overlay) leaves out endpoints that were added before the service received secrets: after a reload,
-//! a rollback, a change by API, or a restart.
+//! The plan names these services ([`thalweg_proxy::plan::PlanSecrets`]). The endpoints API adds no endpoint to them.
+//! The [`overlay`](super::overlay) leaves out endpoints that were added before the service received secrets: after a
+//! reload, a rollback, a change by API, or a restart.
 
 use super::admin::Shared;
 use super::base::Base;
