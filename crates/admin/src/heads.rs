@@ -6,11 +6,11 @@
 //!
 //! An answer whose last byte is handed to the connection may be unread: a client may ask for the metrics on each of its
 //! connections and read none of them. Invariant: answers that wait to be read have at most [`UNREAD`] bytes in all, and
-//! one more answer.
+//! one more answer: none is made while a connection that was closed for this reason has not let its bytes go.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
@@ -24,7 +24,14 @@ const UNREAD: usize = 64 * 1024 * 1024;
 
 /// The waiting connections of one listener.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heads(Arc<Mutex<Waiting>>);
+pub(crate) struct Heads(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// Bytes of a connection that was called off are gone.
+    freed: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -34,14 +41,17 @@ struct Waiting {
     all: BTreeMap<u64, Arc<Signal>>,
     /// Bytes of unread answers of all connections that were not called off.
     unread: usize,
+    /// The same of those that were, and are not closed yet.
+    dying: usize,
 }
 
 /// What others may know of a connection, and tell it.
 #[derive(Debug, Default)]
 struct Signal {
     called_off: Notify,
-    /// Bytes of its unread answers. Changed only while the list is locked.
+    /// Bytes of its unread answers. This and the next one change only while the list is locked.
     unread: AtomicUsize,
+    is_called_off: AtomicBool,
 }
 
 /// One connection.
@@ -71,14 +81,17 @@ impl Heads {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Waiting {
     fn call_off(&mut self, at: u64) {
         if let Some(signal) = self.all.remove(&at) {
-            self.unread -= signal.unread.swap(0, Relaxed);
+            let bytes = signal.unread.load(Relaxed);
+            self.unread -= bytes;
+            self.dying += bytes;
+            signal.is_called_off.store(true, Relaxed);
             signal.called_off.notify_one();
         }
     }
@@ -86,7 +99,7 @@ impl Waiting {
     /// Bytes of an answer will be read by a client.
     fn hold(&mut self, signal: &Signal, bytes: usize) {
         signal.unread.fetch_add(bytes, Relaxed);
-        self.unread += bytes;
+        *self.sum_of(signal) += bytes;
         while self.unread > UNREAD {
             let mut holders = self.all.iter().filter(|(_, signal)| signal.unread.load(Relaxed) > 0);
             let Some(longest) = holders.next().map(|(at, _)| *at) else { break };
@@ -96,10 +109,12 @@ impl Waiting {
 
     /// They were read, or their connection is gone.
     fn let_go(&mut self, signal: &Signal, bytes: usize) {
-        // Nothing is left of a connection that was called off.
-        let held = signal.unread.load(Relaxed).min(bytes);
-        signal.unread.fetch_sub(held, Relaxed);
-        self.unread -= held;
+        signal.unread.fetch_sub(bytes, Relaxed);
+        *self.sum_of(signal) -= bytes;
+    }
+
+    fn sum_of(&mut self, signal: &Signal) -> &mut usize {
+        if signal.is_called_off.load(Relaxed) { &mut self.dying } else { &mut self.unread }
     }
 }
 
@@ -121,6 +136,18 @@ impl Head {
         let mut waiting = self.heads.lock();
         if let Some(at) = self.at.lock().unwrap_or_else(PoisonError::into_inner).take() {
             waiting.all.remove(&at);
+        }
+    }
+
+    /// Waits until connections that were called off have let their bytes go. Cancel-safe.
+    pub(crate) async fn room(&self) {
+        loop {
+            let mut freed = pin!(self.heads.0.freed.notified());
+            freed.as_mut().enable();
+            if self.heads.lock().dying == 0 {
+                return;
+            }
+            freed.await;
         }
     }
 
@@ -198,6 +225,7 @@ impl AsRef<[u8]> for Unread {
 impl Drop for Unread {
     fn drop(&mut self) {
         self.head.heads.lock().let_go(&self.head.signal, self.bytes.len());
+        self.head.heads.0.freed.notify_waiters();
     }
 }
 
@@ -246,10 +274,16 @@ mod tests {
         let readers: Vec<_> = (0..5).map(|_| heads.connect()).collect();
         let held: Vec<_> = readers.iter().map(|head| unread(head, UNREAD / 4)).collect();
         let sum = || heads.lock().unread;
+        let has_room = || {
+            let mut room = pin!(idle.room());
+            room.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
+        };
         let called_off: Vec<_> = readers.iter().map(|head| is_called_off(head)).collect();
         assert_eq!((called_off, sum()), (vec![true, false, false, false, false], UNREAD));
         assert!(!is_called_off(&idle), "it holds nothing");
+        assert!(!has_room(), "no answer is made before the one called off is gone");
         drop(held);
+        assert!(has_room());
         assert_eq!(sum(), 0);
         let large = unread(&readers[1], 2 * UNREAD);
         assert!(!is_called_off(&readers[1]), "one answer may be larger than the bound");

@@ -477,7 +477,10 @@ async fn serve_connection<I>(
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(life.clone());
         let (answer, head) = (router.call(request.map(Body::new)), Arc::clone(&head));
-        async move { answer.await.map(|answer| head.answer(answer)) }
+        async move {
+            head.room().await;
+            answer.await.map(|answer| head.answer(answer))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
