@@ -7,8 +7,8 @@
 //! ```
 //! A list alone is one too. JSON is YAML.
 
+use crate::flaw;
 use crate::found::{Found, scale_weights};
-use crate::unreadable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_upstream::Labels;
@@ -53,12 +53,15 @@ struct LongEntrySpec {
 pub(crate) fn endpoints(text: &[u8]) -> Result<Vec<Found>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "the document is not UTF-8".to_owned())?;
     let document: DocumentSpec = serde_saphyr::from_str(text)
-        .map_err(|error| format!("the document is no list of endpoints: {}", unreadable::yaml(&error)))?;
+        .map_err(|error| format!("the document is not a list of endpoints: {}", flaw::yaml(&error)))?;
     let entries = match document {
         DocumentSpec::Map(map) => map.endpoints,
         DocumentSpec::List(list) => list,
     };
-    let mut found = entries.into_iter().map(endpoint).collect::<Result<Vec<_>, _>>()?;
+    let each = entries.into_iter().enumerate();
+    let each = each
+        .map(|(at, entry)| endpoint(entry).map_err(|why| format!("entry {} of the document: {why}", at + 1)));
+    let mut found = each.collect::<Result<Vec<_>, _>>()?;
     scale_weights(&mut found);
     Ok(found)
 }
@@ -72,7 +75,7 @@ fn endpoint(entry: EntrySpec) -> Result<Found, String> {
     };
     let mut found = located(&long.url)?;
     if long.tier > 9 {
-        return Err("the tier of an endpoint must be from 0 to 9".to_owned());
+        return Err("its tier must be from 0 to 9".to_owned());
     }
     (found.weight, found.tier) = (long.weight.unwrap_or(1), long.tier);
     let own = [(Labels::ZONE, long.zone), (Labels::VERSION, long.version)];
@@ -84,12 +87,9 @@ fn endpoint(entry: EntrySpec) -> Result<Found, String> {
 /// `[scheme://]host:port`.
 ///
 /// # Errors
-/// A sentence without the text.
+/// A sentence, without the text.
 pub(crate) fn located(text: &str) -> Result<Found, String> {
-    let flaw = || {
-        let value = unreadable::value(text);
-        format!("{value} is not an endpoint; write `host:port` or `http://host:port`")
-    };
+    let flaw = || "it is not an endpoint; write `host:port` or `http://host:port`".to_owned();
     let (scheme, rest) = match text.split_once("://") {
         None => (None, text),
         Some((scheme, rest)) => {

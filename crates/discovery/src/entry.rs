@@ -6,13 +6,14 @@
 //! - `{"Op": 0, "Addr": "10.0.0.1:8080", "Metadata": {"weight": 3}}`, as etcd's own library for gRPC (`naming`) writes.
 
 use crate::document::located;
+use crate::flaw;
 use crate::found::Found;
-use crate::unreadable;
 use serde_json::{Map, Value};
 use thalweg_upstream::Labels;
 
 /// The label with the name of the instance, where the store has one beside its address.
 const INSTANCE: &str = "instance";
+
 /// The endpoint of this value; `None`: the value says that there is none. `name` is the end of its key.
 ///
 /// # Errors
@@ -27,8 +28,7 @@ pub(crate) fn entry(name: &str, value: &[u8]) -> Result<Option<Found>, String> {
             Some(found) => found,
         },
         Some('"') => {
-            let text: String =
-                serde_json::from_str(text).map_err(|error| flaw(text, &unreadable::json(&error)))?;
+            let text: String = serde_json::from_str(text).map_err(|error| flaw::json(&error))?;
             located(&text)?
         }
         Some(_) => located(text)?,
@@ -43,8 +43,7 @@ pub(crate) fn entry(name: &str, value: &[u8]) -> Result<Option<Found>, String> {
 }
 
 fn object(text: &str) -> Result<Option<Found>, String> {
-    let map: Map<String, Value> =
-        serde_json::from_str(text).map_err(|error| flaw(text, &unreadable::json(&error)))?;
+    let map: Map<String, Value> = serde_json::from_str(text).map_err(|error| flaw::json(&error))?;
     let any = |names: &[&str]| names.iter().find_map(|name| map.get(*name).filter(|value| !value.is_null()));
     // 1 is an update of etcd's library that deletes.
     if map.get("Op").and_then(Value::as_u64) == Some(1) {
@@ -54,17 +53,17 @@ fn object(text: &str) -> Result<Option<Found>, String> {
         Some(url) if !url.is_empty() => located(url).or_else(|why| with_port(url, &map).ok_or(why))?,
         _ => {
             let host = any(&["host", "ip"]).and_then(Value::as_str);
-            host.and_then(|host| with_port(host, &map)).ok_or_else(|| flaw(text, "it names no address"))?
+            host.and_then(|host| with_port(host, &map)).ok_or("it names no address")?
         }
     };
     let labels = any(&["labels", "metadata", "Metadata"]).and_then(Value::as_object);
     let beside = |name: &str| map.get(name).or_else(|| labels.and_then(|labels| labels.get(name)));
     if let Some(weight) = beside("weight") {
-        found.weight = weight_of(weight).ok_or_else(|| flaw(text, "`weight` is no number from 0"))?;
+        found.weight = weight_of(weight).ok_or("its `weight` is not a number from 0")?;
     }
     if let Some(tier) = beside("tier") {
         let tier = weight_of(tier).and_then(|tier| u8::try_from(tier).ok()).filter(|tier| *tier <= 9);
-        found.tier = tier.ok_or_else(|| flaw(text, "`tier` is not from 0 to 9"))?;
+        found.tier = tier.ok_or("its `tier` is not from 0 to 9")?;
     }
     let own = [Labels::ZONE, Labels::VERSION];
     let own = own.into_iter().filter_map(|name| Some((name.to_owned(), scalar(map.get(name)?)?)));
@@ -103,10 +102,6 @@ pub(crate) fn scalar(value: &Value) -> Option<String> {
         Value::Bool(is) => Some(is.to_string()),
         Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
-}
-
-fn flaw(text: &str, why: &str) -> String {
-    format!("{} is not an endpoint: {why}", unreadable::value(text))
 }
 
 #[cfg(test)]

@@ -233,7 +233,7 @@ impl Wanted {
                 let (weight, labels) = (instance.weight, instance.labels.clone());
                 Ok(Found { scheme, weight, labels, ..Found::at(host, port) })
             }
-            _ => Err(format!("the instance `{}` has no address, or no such port is enabled", instance.id)),
+            _ => Err("an instance has no address, or no such port is enabled".to_owned()),
         }
     }
 }

@@ -239,7 +239,7 @@ pub(crate) fn encoded(text: &str) -> String {
     out
 }
 
-/// An answer that is not 200, in a sentence. Its body is not quoted.
+/// An answer that is not 200, in a sentence.
 pub(crate) fn refused(response: &Response<Bytes>) -> String {
     format!("the server answers {}", response.status())
 }

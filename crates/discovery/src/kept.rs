@@ -1,9 +1,9 @@
 //! What a store keeps under a prefix, as a source knows it: one thing for each key, whatever it is.
 
 use crate::feed::{Content, Feed};
+use crate::flaw;
 use crate::found::{Found, scale_weights};
 use crate::http_servers::ANSWER;
-use crate::unreadable;
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,9 +65,8 @@ pub(crate) fn only_document(name: &str, text: &[u8]) -> Result<Vec<Document>, St
         return Err("the document is empty".to_owned());
     }
     if !name.ends_with(".toml") {
-        serde_saphyr::from_str::<BTreeMap<String, IgnoredAny>>(text).map_err(|error| {
-            format!("the document is no map in YAML or JSON: {}", unreadable::yaml(&error))
-        })?;
+        serde_saphyr::from_str::<BTreeMap<String, IgnoredAny>>(text)
+            .map_err(|error| format!("the document is no map in YAML or JSON: {}", flaw::yaml(&error)))?;
     }
     Ok(vec![Document { name: name.into(), text: text.into() }])
 }

@@ -10,6 +10,7 @@ mod addresses;
 mod document;
 mod entry;
 mod feed;
+mod flaw;
 mod follower;
 mod found;
 mod http_servers;
@@ -17,7 +18,6 @@ mod kept;
 mod resolver;
 mod source;
 mod static_list;
-mod unreadable;
 
 mod consul;
 mod dns;

@@ -65,9 +65,33 @@ impl Reply {
     }
 }
 
-/// An error of Redis, with a remedy where there is one.
+/// Codes of errors that are shown.
+const CODES: &[&str] = &[
+    "ASK",
+    "BUSY",
+    "CLUSTERDOWN",
+    "ERR",
+    "EXECABORT",
+    "LOADING",
+    "MASTERDOWN",
+    "MISCONF",
+    "MOVED",
+    "NOAUTH",
+    "NOPERM",
+    "NOREPLICAS",
+    "NOSCRIPT",
+    "OOM",
+    "READONLY",
+    "TRYAGAIN",
+    "WRONGPASS",
+    "WRONGTYPE",
+];
+
+/// An error of Redis, with a remedy where there is one. Only its code is shown: the rest is text of a server that
+/// somebody else may have named.
 pub fn refusal(why: &str) -> String {
-    let help = match why.split(' ').next().unwrap_or_default() {
+    let code = why.split(' ').next().unwrap_or_default();
+    let help = match code {
         "NOAUTH" => "; write a user and the password",
         "NOPERM" => {
             "; give the user the rights for what is asked, such as HGETALL, SCAN, MGET, SUBSCRIBE and PUBLISH"
@@ -76,7 +100,8 @@ pub fn refusal(why: &str) -> String {
         "MOVED" | "ASK" => "; a cluster is not followed, write the `url` of the member that has the key",
         _ => "",
     };
-    format!("it answers {why}{help}")
+    let known = CODES.iter().find(|known| **known == code).copied().unwrap_or("an unknown error");
+    format!("it answers {known}{help}")
 }
 
 /// Reads answers.
@@ -157,13 +182,7 @@ impl<R: AsyncRead + Unpin> Answers<R> {
     async fn read(&mut self, depth: u8, rest: &mut Rest) -> Result<Reply, String> {
         let line = self.line().await?;
         let text = |line: &[u8]| String::from_utf8_lossy(line).into_owned();
-        let strange = || {
-            let shown: String = text(&line).chars().take(SHOWN).collect();
-            format!(
-                "the server does not speak the protocol of Redis: `{}`",
-                shown.replace(char::is_control, " ")
-            )
-        };
+        let strange = || "the server does not speak the protocol of Redis".to_owned();
         let (kind, value) = line.split_first().ok_or_else(strange)?;
         let number = || text(value).parse::<i64>().map_err(|_| strange());
         rest.elements = rest.elements.checked_sub(1).ok_or("the answer has too many elements")?;
@@ -253,7 +272,8 @@ mod tests {
             read(b"-NOAUTH Authentication required.\r\n"),
             Ok(Reply::Error("NOAUTH Authentication required.".into()))
         );
-        assert!(refusal("NOAUTH x").contains("password") && refusal("ERR x").ends_with("ERR x"));
+        assert!(refusal("NOAUTH x").contains("password") && refusal("ERR x").ends_with("ERR"));
+        assert_eq!(refusal("s3cret x"), "it answers an unknown error");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! What an agent answers at `/v1/health/service/NAME`.
 
 use super::ConsulHealthSpec;
+use crate::flaw;
 use crate::found::{Found, scale_weights};
-use crate::unreadable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_upstream::Labels;
@@ -35,8 +35,6 @@ struct ConsulNodeSpec {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct ConsulInstanceSpec {
-    #[serde(default, rename = "ID")]
-    id: String,
     #[serde(default)]
     address: String,
     port: u16,
@@ -79,12 +77,11 @@ struct ConsulCheckSpec {
 /// A sentence: it is no answer of Consul.
 pub(super) fn read(body: &[u8], health: ConsulHealthSpec) -> Result<Answer, String> {
     let entries: Vec<serde_json::Value> = serde_json::from_slice(body)
-        .map_err(|error| format!("the answer is no list of instances: {}", unreadable::json(&error)))?;
+        .map_err(|error| format!("the answer is no list of instances: {}", flaw::json(&error)))?;
     let (mut found, mut flaw) = (Vec::with_capacity(entries.len()), None);
     for entry in entries {
-        match serde_json::from_value(entry)
-            .map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error)))
-        {
+        let entry = serde_json::from_value(entry);
+        match entry.map_err(|error| format!("an instance cannot be read: {}", flaw::json(&error))) {
             Ok(entry) => match endpoint(entry, health) {
                 Ok(endpoint) => found.extend(endpoint),
                 Err(why) => drop(flaw.get_or_insert(why)),
@@ -102,10 +99,10 @@ fn endpoint(entry: ConsulEntrySpec, health: ConsulHealthSpec) -> Result<Option<F
     if state > health {
         return Ok(None);
     }
-    let ConsulInstanceSpec { id, address, port, tags, meta, weights, locality } = entry.service;
+    let ConsulInstanceSpec { address, port, tags, meta, weights, locality } = entry.service;
     let host = if address.is_empty() { entry.node.address } else { address };
     if host.is_empty() || port == 0 {
-        return Err(format!("the instance `{id}` has no address or no port"));
+        return Err("an instance has no address or no port".to_owned());
     }
     let weight = match (state, weights) {
         (_, None) => 1,
@@ -203,7 +200,7 @@ mod tests {
         );
         let answer = read(body.as_bytes(), ConsulHealthSpec::Passing).unwrap();
         assert_eq!(answer.found, [Found::at("10.0.0.9", 80)]);
-        assert_eq!(answer.flaw.unwrap(), "the instance `x` has no address or no port");
+        assert_eq!(answer.flaw.unwrap(), "an instance has no address or no port");
         assert!(read(b"{}", ConsulHealthSpec::Any).is_err() && read(b"", ConsulHealthSpec::Any).is_err());
     }
 

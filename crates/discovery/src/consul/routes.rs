@@ -4,10 +4,10 @@
 use super::ConsulConsistencySpec;
 use super::agent::{Agent, Index, Written, words};
 use crate::feed::Feed;
+use crate::flaw;
 use crate::http_servers::{encoded, refused};
 use crate::kept::{Document, Kept, document};
 use crate::source::{Source, Watching};
-use crate::unreadable;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
@@ -165,7 +165,7 @@ struct ConsulKeySpec {
 
 fn read(body: &[u8], prefix: &str) -> Result<Kept<Document>, String> {
     let keys: Vec<ConsulKeySpec> = serde_json::from_slice(body)
-        .map_err(|error| format!("the answer is no list of keys: {}", unreadable::json(&error)))?;
+        .map_err(|error| format!("the answer is no list of keys: {}", flaw::json(&error)))?;
     let mut kept = Kept::new(document);
     for ConsulKeySpec { key, value } in keys.into_iter().filter(|key| !key.key.ends_with('/')) {
         let Some(rest) = key.strip_prefix(prefix) else {
@@ -174,7 +174,7 @@ fn read(body: &[u8], prefix: &str) -> Result<Kept<Document>, String> {
         // The prefix is a key of its own.
         let name = if rest.is_empty() { key.rsplit('/').next().unwrap_or(&key) } else { rest };
         let value = STANDARD.decode(value.unwrap_or_default());
-        kept.put(name, &value.map_err(|_| format!("the value of `{key}` is not in base64"))?)?;
+        kept.put(name, &value.map_err(|_| "the value of a key is not in base64".to_owned())?)?;
     }
     Ok(kept)
 }
@@ -193,7 +193,7 @@ mod tests {
         let body = br#"[{"Key":"r/","Value":null,"Flags":0},{"Key":"r/a","Value":"cm91dGVzOiBbXQ=="},
             {"Key":"r/b/","Value":"eA=="},{"Key":"r/b/c","Value":null}]"#;
         assert_eq!(read(body, "r/").unwrap().count(), 2);
-        assert!(read(br#"[{"Key":"r/a","Value":"?"}]"#, "r/").unwrap_err().contains("`r/a`"));
+        assert!(read(br#"[{"Key":"r/a","Value":"?"}]"#, "r/").unwrap_err().contains("base64"));
         for bad in [&b"{}"[..], b"", br#"[{"Key":"s/a","Value":""}]"#, br#"[{"Value":""}]"#] {
             assert!(read(bad, "r/").is_err());
         }

@@ -1,8 +1,8 @@
 //! Containers as Docker lists them, and what their labels say: which are a service, and where each is reached. Pure, so
 //! that whatever else is read from labels reads the same containers.
 
+use crate::flaw;
 use crate::found::{Found, scale_weights};
-use crate::unreadable;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -90,13 +90,13 @@ impl DockerNetworkSpec {
 /// A sentence: it is no list.
 pub(crate) fn containers(answer: &[u8]) -> Result<(Vec<DockerContainerSpec>, Option<String>), String> {
     let entries: Vec<serde_json::Value> = serde_json::from_slice(answer)
-        .map_err(|error| format!("the answer is no list of containers: {}", unreadable::json(&error)))?;
+        .map_err(|error| format!("the answer is no list of containers: {}", flaw::json(&error)))?;
     let (mut containers, mut flaw) = (Vec::new(), None);
     for entry in entries {
         match serde_json::from_value::<DockerContainerSpec>(entry) {
             Ok(container) if !container.id.is_empty() => containers.push(container),
             Ok(_) => flaw = Some("a container has no ID".to_owned()),
-            Err(error) => flaw = Some(format!("a container cannot be read: {}", unreadable::json(&error))),
+            Err(error) => flaw = Some(format!("a container cannot be read: {}", flaw::json(&error))),
         }
     }
     Ok((containers, flaw))

@@ -1,6 +1,6 @@
 //! The stream of events of Docker: one JSON object after the other.
 
-use crate::unreadable;
+use crate::flaw;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use thalweg_client::BodyStream;
@@ -85,7 +85,7 @@ impl Events {
 
 fn event(line: &[u8]) -> Result<Event, String> {
     let message: DockerMessageSpec = serde_json::from_slice(line)
-        .map_err(|error| format!("an event cannot be read: {}", unreadable::json(&error)))?;
+        .map_err(|error| format!("an event cannot be read: {}", flaw::json(&error)))?;
     let (container, signal) = (message.actor.id, message.actor.attributes.get("signal"));
     Ok(match (&*message.action, signal.and_then(|signal| number(signal))) {
         ("kill", Some(signal)) => Event::Signal { container, signal },

@@ -5,10 +5,10 @@
 
 use super::Written;
 use super::containers::{Choice, DockerContainerSpec, endpoint};
+use crate::flaw;
 use crate::found::{Found, scale_weights};
 use crate::kept::Document;
 use crate::source::Source;
-use crate::unreadable;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -241,7 +241,9 @@ fn route(container: &DockerContainerSpec) -> Result<Map<String, Value>, String> 
             let items: Vec<_> = text.split(',').map(str::trim).collect();
             if items.iter().any(|item| item.is_empty() || !item.starts_with(begins)) {
                 let what = if begins.is_empty() { "values" } else { "paths" };
-                return Err(format!("`{label}` is `{text}`; write {what} with commas between them"));
+                return Err(format!(
+                    "`{label}` has an entry that is not one of {what}; write {what} with commas between them"
+                ));
             }
             put(&mut route, place, (label, json!(items)))?;
         }
@@ -275,7 +277,7 @@ fn put(route: &mut Map<String, Value>, place: &[&str], (label, value): (&str, Va
 fn yaml(label: &str, text: &str) -> Result<Value, String> {
     let options = serde_saphyr::options! { strict_booleans: true };
     let value = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("`{label}` cannot be read: {}", unreadable::yaml(&error)))?;
+        .map_err(|error| format!("`{label}` cannot be read: {}", flaw::yaml(&error)))?;
     if has_fraction(&value) {
         return Err(format!("`{label}` has a number with a fraction; write it in quotes"));
     }

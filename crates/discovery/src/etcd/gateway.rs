@@ -1,15 +1,26 @@
 //! etcd's API through its JSON gateway: keys and values in Base64, 64-bit numbers as text.
 
 use crate::feed::Content;
+use crate::flaw;
 use crate::http_servers::{ANSWER, HttpServers};
 use crate::kept::{Item, KEYS, Kept};
-use crate::unreadable;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::time::Duration;
 use thalweg_client::{BodyStream, Bounds, Bytes, Response};
 use tokio::time::timeout;
+
+/// Phrases of etcd that a message shows; it shows nothing else of an answer.
+const PHRASES: &[&str] = &[
+    "no leader",
+    "authentication failed, invalid user ID or password",
+    "user name is empty",
+    "permission denied",
+    "invalid auth token",
+    "too many requests",
+    "request timed out",
+];
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -72,7 +83,8 @@ impl<'a> Gateway<'a> {
             if said.contains("authentication is not enabled") {
                 return Ok(gateway);
             }
-            return Err(format!("etcd does not let `{user}` in ({}): {said}", response.status()));
+            let known = flaw::known(&said, PHRASES);
+            return Err(format!("etcd does not let `{user}` in: it answers {}{known}", response.status()));
         }
         let answer = read(response.body())?;
         let token = answer["token"].as_str().filter(|token| !token.is_empty());
@@ -250,14 +262,16 @@ impl Watch<'_> {
 pub(super) fn understood(line: &[u8], prefix: &str) -> Result<Line, Trouble> {
     let line = read(line)?;
     if line.get("error").is_some() {
-        return Err(Trouble::Failed("etcd ends the watch with an error".to_owned()));
+        let known = flaw::known(&message(&line), PHRASES);
+        return Err(Trouble::Failed(format!("etcd ends the watch with an error{known}")));
     }
     let result = &line["result"];
     if number(&result["compact_revision"]).is_some_and(|revision| revision > 0) {
         return Ok(Line::Compacted);
     }
     if result["canceled"] == true {
-        return Err(Trouble::Failed("etcd cancels the watch".to_owned()));
+        let known = flaw::known(result["cancel_reason"].as_str().unwrap_or_default(), PHRASES);
+        return Err(Trouble::Failed(format!("etcd cancels the watch{known}")));
     }
     let (cluster, revision) = position(result)?;
     if result["created"] == true {
@@ -332,7 +346,8 @@ fn number(value: &Value) -> Option<i64> {
 }
 
 fn read(answer: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(answer).map_err(|error| format!("etcd's answer: {}", unreadable::json(&error)))
+    serde_json::from_slice(answer)
+        .map_err(|error| format!("etcd's answer cannot be understood: {}", flaw::json(&error)))
 }
 
 fn strange(what: &str) -> String {
@@ -351,12 +366,19 @@ fn refused(status: u16, body: &[u8]) -> Trouble {
         404 => "; etcd 3.4 or later is needed, with its JSON gateway (`enable-grpc-gateway`)",
         _ => "",
     };
-    Trouble::Failed(format!("etcd answers {status}{help}"))
+    Trouble::Failed(format!("etcd answers {status}{}{help}", flaw::known(&said, PHRASES)))
 }
 
-/// What an answer says in words: compared with known sentences, and not shown.
+/// The words of an answer, which are not shown.
 fn said(body: &[u8]) -> String {
-    let Ok(answer) = serde_json::from_slice::<Value>(body) else { return String::new() };
+    match serde_json::from_slice::<Value>(body) {
+        Ok(answer) => message(&answer),
+        Err(_) => String::from_utf8_lossy(body).into_owned(),
+    }
+}
+
+fn message(answer: &Value) -> String {
     let words = [&answer["error"]["message"], &answer["message"], &answer["error"]];
-    words.into_iter().find_map(Value::as_str).unwrap_or_default().to_owned()
+    let words = words.into_iter().find_map(Value::as_str);
+    words.unwrap_or_default().to_owned()
 }

@@ -41,7 +41,7 @@ fn a_watch_that_etcd_ends_or_that_makes_no_sense_is_a_failure() {
             r#"{"result":{"canceled":true,"cancel_reason":"permission denied"}}"#.to_owned(),
             "permission denied",
         ),
-        ("{".to_owned(), "not in JSON"),
+        ("{".to_owned(), "it ends too early"),
         ("[]".to_owned(), "no `header`"),
         (
             format!(r#"{{"result":{{{header},"events":[{{"kv":{{"key":"*","mod_revision":"1"}}}}]}}}}"#),

@@ -1,7 +1,7 @@
 //! What a server answers at `/apps` and `/apps/delta`.
 
 use super::loose::{Loose, one_or_many};
-use crate::unreadable;
+use crate::flaw;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,9 +100,8 @@ struct EurekaLeaseSpec {
 /// # Errors
 /// A sentence: it is no answer of Eureka.
 pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
-    let answer: EurekaAnswerSpec = serde_json::from_slice(body).map_err(|error| {
-        format!("the answer is not what Eureka says at /apps: {}", unreadable::json(&error))
-    })?;
+    let answer: EurekaAnswerSpec = serde_json::from_slice(body)
+        .map_err(|error| format!("the answer is not what Eureka says at /apps: {}", flaw::json(&error)))?;
     let EurekaApplicationsSpec { count, application } = answer.applications;
     let mut instances = Vec::new();
     for EurekaApplicationSpec { name, instance } in application {

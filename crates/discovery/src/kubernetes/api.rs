@@ -14,8 +14,6 @@ use thalweg_tls::{PeerPolicy, Trust};
 const TIME: Duration = Duration::from_secs(30);
 /// Largest file of a token or of certificates, in bytes.
 const FILE: u64 = 1024 * 1024;
-/// Largest text of an error, in bytes.
-const ERROR: usize = 64 * 1024;
 /// Where a pod finds what its service account is given.
 pub(super) const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -53,8 +51,6 @@ pub(super) enum Failure {
 pub(super) struct KubeStatusSpec {
     #[serde(default)]
     pub(super) code: u16,
-    #[serde(default)]
-    pub(super) message: String,
 }
 
 impl Api {
@@ -119,7 +115,7 @@ impl Api {
         let answer = answer.map_err(|error| self.failure(&error))?;
         match answer.status().as_u16() {
             200 => Ok(answer.into_body()),
-            code => Err(self.refusal(code, answer.body())),
+            code => Err(self.refusal(code)),
         }
     }
 
@@ -132,18 +128,7 @@ impl Api {
         let answer: Response<BodyStream> =
             self.client.stream(&self.to, request, silence).await.map_err(|error| self.failure(&error))?;
         let code = answer.status().as_u16();
-        let mut body = answer.into_body();
-        if code == 200 {
-            return Ok(body);
-        }
-        let mut text = Vec::new();
-        while let Ok(Some(piece)) = body.next().await {
-            text.extend_from_slice(&piece);
-            if text.len() > ERROR {
-                break;
-            }
-        }
-        Err(self.refusal(code, &text))
+        if code == 200 { Ok(answer.into_body()) } else { Err(self.refusal(code)) }
     }
 
     async fn request(&self, target: &str) -> Result<Request<Bytes>, Failure> {
@@ -174,21 +159,17 @@ impl Api {
     }
 
     /// An answer that is not 200, in a sentence.
-    fn refusal(&self, code: u16, body: &[u8]) -> Failure {
-        let status: Option<KubeStatusSpec> = serde_json::from_slice(body).ok();
-        // A body of another kind is not quoted.
-        let text = status.map(|status| status.message).unwrap_or_default();
-        Failure::of(code, &format!("{}: the server answers", self.place), &text)
+    fn refusal(&self, code: u16) -> Failure {
+        Failure::of(code, &format!("{}: the server answers", self.place))
     }
 }
 
 impl Failure {
-    /// What the server says, after `who`.
-    pub(super) fn of(code: u16, who: &str, text: &str) -> Self {
+    /// The status that the server answers, after `who`.
+    pub(super) fn of(code: u16, who: &str) -> Self {
         if code == 410 {
             return Self::Gone;
         }
-        let text: String = text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(300).collect();
         let help = match code {
             401 => {
                 "; help: the token or certificate is not accepted: is it of this cluster, and still valid?"
@@ -200,8 +181,7 @@ impl Failure {
             404 => "; help: is this the URL of an API server of Kubernetes 1.21 or newer?",
             _ => "",
         };
-        let colon = if text.is_empty() { "" } else { ": " };
-        Self::Other(format!("{who} {code}{colon}{text}{help}"))
+        Self::Other(format!("{who} {code}{help}"))
     }
 }
 

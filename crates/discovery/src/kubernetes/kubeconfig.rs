@@ -4,6 +4,7 @@
 //! in it begin at the directory of the file.
 
 use super::api::{Api, Token};
+use crate::flaw;
 use crate::http_servers::server;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -106,10 +107,8 @@ pub(super) fn read(path: &str, context: Option<&str>, files: &dyn ConfigFiles) -
 
 fn parse(text: &[u8], context: Option<&str>, beside: &Beside<'_>) -> Result<Login, String> {
     let text = std::str::from_utf8(text).map_err(|_| "the file is not UTF-8".to_owned())?;
-    let file: KubeconfigSpec = serde_saphyr::from_str(text).map_err(|error| {
-        let why = error.to_string();
-        format!("the file is no configuration of kubectl: {}", why.lines().next().unwrap_or_default())
-    })?;
+    let file: KubeconfigSpec = serde_saphyr::from_str(text)
+        .map_err(|error| format!("the file is no configuration of kubectl: {}", flaw::yaml(&error)))?;
     let chosen = context.unwrap_or(&file.current_context);
     if chosen.is_empty() {
         return Err("the file has no `current-context`; write `context`".to_owned());

@@ -7,8 +7,8 @@
 
 use super::api::{Api, Failure, KubeStatusSpec};
 use super::objects::{KubeMetadataSpec, Resource};
+use crate::flaw;
 use crate::http_servers::encoded;
-use crate::unreadable;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -109,12 +109,7 @@ async fn list<R: Resource>(api: &Api, scope: &Scope<'_>) -> Result<(Vec<R>, Stri
                 Err(Failure::Other(why)) => return Err(why),
             };
             let unreadable = |error| {
-                format!(
-                    "{}: the answer is no list of {}: {}",
-                    api.place(),
-                    R::PLURAL,
-                    unreadable::json(&error)
-                )
+                format!("{}: the answer is no list of {}: {}", api.place(), R::PLURAL, flaw::json(&error))
             };
             let list: KubeListSpec<R> = serde_json::from_slice(&body).map_err(unreadable)?;
             let items = list.items.unwrap_or_default();
@@ -215,7 +210,7 @@ struct KubeBookmarkSpec {
 fn changes<R: Resource>(lines: &[u8], version: &mut String) -> Result<Vec<Change<R>>, Failure> {
     fn read<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Failure> {
         let unreadable =
-            |error| Failure::Other(format!("an event of the watch: {}", unreadable::json(&error)));
+            |error| Failure::Other(format!("the watch says what is no event: {}", flaw::json(&error)));
         serde_json::from_slice(line).map_err(unreadable)
     }
     let mut changes = Vec::new();
@@ -231,7 +226,7 @@ fn changes<R: Resource>(lines: &[u8], version: &mut String) -> Result<Vec<Change
             }
             "ERROR" => {
                 let status = read::<KubeEventObjectSpec<KubeStatusSpec>>(line)?.object;
-                return Err(Failure::of(status.code, "the watch ends with", &status.message));
+                return Err(Failure::of(status.code, "the watch ends with"));
             }
             _ => {
                 return Err(Failure::Other(
@@ -284,7 +279,7 @@ mod tests {
         };
         assert!(matches!(names(&error(410), &mut version), Err(Failure::Gone)));
         match names(&error(500), &mut version) {
-            Err(Failure::Other(why)) => assert_eq!(why, "the watch ends with 500: too old"),
+            Err(Failure::Other(why)) => assert_eq!(why, "the watch ends with 500"),
             other => panic!("{other:?}"),
         }
         for bad in ["{", "[]", r#"{"type":"NEW","object":{}}"#, r#"{"type":"ADDED","object":3}"#] {

@@ -1,8 +1,8 @@
 //! What a server answers: version 1 the list itself, version 2 the same under `data`, version 3 the instances alone
 //! under `data`.
 
+use crate::flaw;
 use crate::found::{Found, scale_weights};
-use crate::unreadable;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,10 +55,8 @@ struct NacosInstanceSpec {
 /// # Errors
 /// A sentence: it is no answer of Nacos.
 pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
-    let flaw = |error: &serde_json::Error| {
-        format!("the answer is no list of instances: {}", unreadable::json(error))
-    };
-    let mut answer: Value = serde_json::from_slice(body).map_err(|error| flaw(&error))?;
+    let flaw = |error| format!("the answer is no list of instances: {}", flaw::json(&error));
+    let mut answer: Value = serde_json::from_slice(body).map_err(flaw)?;
     if let Some(code) = answer.get("code").and_then(Value::as_i64).filter(|code| *code != 0 && *code != 200) {
         return Err(format!("the server answers with the code {code}"));
     }
@@ -67,13 +65,12 @@ pub(super) fn read(body: &[u8]) -> Result<Answer, String> {
     }
     let list = match answer {
         Value::Array(hosts) => NacosListSpec { hosts, cache_millis: None },
-        other => serde_json::from_value(other).map_err(|error| flaw(&error))?,
+        other => serde_json::from_value(other).map_err(flaw)?,
     };
     let (mut found, mut flaw) = (Vec::with_capacity(list.hosts.len()), None);
     for host in list.hosts {
-        match serde_json::from_value(host)
-            .map_err(|error| format!("an instance cannot be read: {}", unreadable::json(&error)))
-        {
+        let host = serde_json::from_value(host);
+        match host.map_err(|error| format!("an instance cannot be read: {}", flaw::json(&error))) {
             Ok(instance) => match endpoint(instance) {
                 Ok(endpoint) => found.extend(endpoint),
                 Err(why) => drop(flaw.get_or_insert(why)),

@@ -7,8 +7,8 @@
 
 use crate::document::located;
 use crate::entry::{entry, scalar, weight_of};
+use crate::flaw;
 use crate::found::Found;
-use crate::unreadable;
 use serde_json::{Map, Value};
 
 /// Whether Spring Cloud holds the instance to be up.
@@ -22,7 +22,7 @@ const OF_PAYLOAD: [&str; 3] = ["@class", "id", "name"];
 /// A sentence: it is no instance.
 pub(super) fn curator(_name: &str, value: &[u8]) -> Result<Option<Found>, String> {
     let instance: Map<String, Value> = serde_json::from_slice(value).map_err(|error| {
-        format!("it is no instance of Curator ({}); is `layout` right?", unreadable::json(&error))
+        format!("it is no instance of Curator ({}); is `layout` right?", flaw::json(&error))
     })?;
     let payload = instance.get("payload").and_then(Value::as_object);
     let metadata = payload.and_then(|payload| payload.get("metadata")).and_then(Value::as_object);

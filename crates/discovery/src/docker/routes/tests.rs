@@ -105,7 +105,7 @@ fn a_route_of_its_own_says_what_labels_cannot() {
 #[test]
 fn what_labels_say_wrong_is_left_out_and_told() {
     for (label, why) in [
-        (r#","thalweg.host":"a,,b""#, "`thalweg.host` is `a,,b`"),
+        (r#","thalweg.host":"a,,b""#, "`thalweg.host` has an entry that is not one of values"),
         (r#","thalweg.path":"a""#, "write paths"),
         (r#","thalweg.host":"a","thalweg.filters":"{ cors: {} }""#, "`thalweg.filters` is no list"),
         (r#","thalweg.host":"a","thalweg.filters":"[ { cors: ""#, "`thalweg.filters` cannot be read"),
