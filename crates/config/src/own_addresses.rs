@@ -14,7 +14,7 @@ use thalweg_proxy::plan::{Barred, OwnAddresses, Route, SealedRoute, To};
 use thalweg_sealed::reach::Entry;
 use thalweg_upstream::{Address, Endpoint};
 
-pub(crate) use written::link_local_in;
+pub(crate) use written::{Called, called, called_addresses, link_local_in};
 pub use written::{WrittenAddress, written_addresses};
 
 /// An endpoint, or an entry of `allow`, with an address that only the file may name.

@@ -65,6 +65,8 @@ pub(crate) struct Marks {
     pub(crate) secret: bool,
     /// It receives secrets beside it or below.
     pub(crate) destination: bool,
+    /// It is an address, with or without secrets.
+    pub(crate) address: bool,
     /// It may not be removed from an object that stays.
     pub(crate) kept: bool,
     /// A map of fields or parameters by name.
@@ -85,6 +87,7 @@ impl Marks {
             whole: word == Some("whole"),
             secret: word == Some("secret"),
             destination: word == Some("destination"),
+            address: matches!(word, Some("destination" | "address")),
             kept: is_set(KEPT),
             named: is_set(NAMED),
             sent: is_set(SENT),
@@ -104,6 +107,7 @@ impl Marks {
             whole: self.whole || other.whole,
             secret: self.secret || other.secret,
             destination: self.destination || other.destination,
+            address: self.address || other.address,
             kept: self.kept || other.kept,
             named: self.named || other.named,
             sent: self.sent || other.sent,

@@ -154,10 +154,21 @@ pub(crate) fn is_named_by_file(endpoint: &Endpoint) -> bool {
 /// Whether a host name, in lower case and without a trailing dot, is this machine: names of RFC 6761 §6.3, and usual
 /// names of the loopback in `/etc/hosts`.
 pub fn is_localhost(host: &str) -> bool {
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || matches!(host, "localhost.localdomain" | "localhost6" | "ip6-localhost" | "ip6-loopback")
+    host == "localhost" || host.ends_with(".localhost") || LOCALHOST.contains(&host)
 }
+
+/// Usual names of the loopback in `/etc/hosts`.
+const LOCALHOST: &[&str] = &[
+    "ip6-localhost",
+    "ip6-loopback",
+    "localhost.localdomain",
+    "localhost.localdomain4",
+    "localhost.localdomain6",
+    "localhost4",
+    "localhost4.localdomain4",
+    "localhost6",
+    "localhost6.localdomain6",
+];
 
 #[cfg(test)]
 mod tests {
@@ -221,6 +232,9 @@ mod tests {
             ("localhost", 9900, Some(Barred::Beside)),
             ("a.localhost", 8080, Some(Barred::Listener)),
             ("ip6-localhost", 9900, Some(Barred::Beside)),
+            ("localhost4", 9900, Some(Barred::Beside)),
+            ("localhost6.localdomain6", 9900, Some(Barred::Beside)),
+            ("localhost.localdomain", 8080, Some(Barred::Listener)),
             ("localhost", 80, None),
             ("localhost.test", 9900, None),
         ] {
