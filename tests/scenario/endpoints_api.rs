@@ -3,6 +3,7 @@
 mod configuration;
 mod kept;
 mod leaving;
+mod operator;
 mod own_addresses;
 mod refusals;
 mod secrets;

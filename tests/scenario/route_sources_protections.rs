@@ -147,3 +147,45 @@ fn no_configuration_that_arrives_walks_around_a_filter_of_the_file() {
     assert_eq!(answer.status(), 200, "{}", answer.text());
     assert_eq!(ask(&proxy, "added.test"), 401);
 }
+
+/// The file's sources change: the document's route becomes an unguarded way to an endpoint that the file guards.
+#[test]
+fn a_document_stops_when_its_endpoint_is_found_behind_a_filter_and_comes_back() {
+    let _watchdog =
+        Watchdog::new("a_document_stops_when_its_endpoint_is_found_behind_a_filter_and_comes_back", LIMIT);
+    let (inner, other) = (Upstream::saying("inner"), Upstream::saying("other"));
+    let directory = Directory::new();
+    fs::create_dir(directory.path().join("routes")).unwrap();
+    let find = |at: &Path, upstream: &Upstream| {
+        let new = at.join("found.new");
+        fs::write(&new, format!("[ \"{}\" ]\n", upstream.url())).unwrap();
+        fs::rename(new, at.join("found.yaml")).unwrap();
+    };
+    find(directory.path(), &other);
+    let text = "listeners: { web: { address: \"127.0.0.1:0\" } }\n\
+                route_sources: [ { file: { path: routes, interval: 100ms } } ]\n\
+                chains: { safe: [ { auth: { network: 192.0.2.0/24 } } ] }\n\
+                services: { inner: { discover: { file: { path: found.yaml, interval: 100ms } } } }\n\
+                shutdown: { delay: 0s, grace: 5s }\n\
+                routes: [ { name: inner, match: { host: inner.test }, filters: [ { chain: safe } ], to: inner } ]\n";
+    let document = format!(
+        "services: {{ side: {{ endpoints: [ '{}' ] }} }}\n\
+         routes: [ {{ name: side, match: {{ host: side.test }}, to: side }} ]\n",
+        inner.url()
+    );
+    put(directory.path(), "side", &document);
+    let proxy = Proxy::start_in(directory, text);
+    let admin = Admin::of(&proxy);
+    eventually("the document runs", || ask(&proxy, "side.test") == 200);
+    find(proxy.directory(), &inner);
+    eventually("the document is left out", || ask(&proxy, "side.test") == 404);
+    assert!(
+        left_out(&admin)[0].contains("only the file may take protections away"),
+        "{:?}",
+        left_out(&admin)
+    );
+    let served = inner.served();
+    assert_eq!((ask(&proxy, "side.test"), ask(&proxy, "inner.test"), inner.served()), (404, 401, served));
+    find(proxy.directory(), &other);
+    eventually("the document comes back", || ask(&proxy, "side.test") == 200);
+}

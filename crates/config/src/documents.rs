@@ -12,8 +12,9 @@ mod join;
 use crate::diagnose::{Class, Report, SpecError};
 use crate::interpolate::Environment;
 use crate::load::{Loaded, check_with};
-use crate::own_addresses::own_addresses;
-use crate::protections::{Apart, Bypass, added_routes, bypasses};
+use crate::own_addresses::{called, own_addresses};
+use crate::protections::{Apart, Bypass, GuardedPlaces, added_routes, bypasses};
+use crate::settings::Settings;
 use crate::source::Span;
 use choose::{Chosen, Id, Refused, Set, choose};
 use std::collections::{HashMap, HashSet};
@@ -62,19 +63,24 @@ pub struct RefusedDocument {
 pub struct Merged {
     /// What runs.
     pub loaded: Loaded,
-    /// The documents in it, by offer, and the last good versions of those that are left out.
-    pub accepted: Vec<Arc<[Document]>>,
+    /// The documents in it, by offer.
+    pub running: Vec<Arc<[Document]>>,
+    /// The last good version of each document, by offer: also of those that are left out, to be tried again.
+    pub good: Vec<Arc<[Document]>>,
     /// What is left out, and why.
     pub flaws: Vec<DocumentFlaw>,
     /// Versions that were tried and made something else fail, by offer.
     pub refused: Vec<Vec<RefusedDocument>>,
+    /// A document was refused because of the endpoints that sources have found: with other ones it may fit.
+    pub waits_for_found: bool,
 }
 
 impl Merged {
     /// None of the documents runs.
     fn alone(loaded: Loaded, offers: &[Offer]) -> Self {
-        let accepted = accepted(offers, &Set::new());
-        Self { loaded, accepted, flaws: Vec::new(), refused: vec![Vec::new(); offers.len()] }
+        let (running, good) = (by_offer(offers, &Set::new()), by_offer(offers, &Set::new()));
+        let refused = vec![Vec::new(); offers.len()];
+        Self { loaded, running, good, flaws: Vec::new(), refused, waits_for_found: false }
     }
 }
 
@@ -108,6 +114,7 @@ pub fn with_documents(
     let owners = owners(&good);
     let found_alone = filled(&alone);
     let before = found_alone.as_ref().unwrap_or(&alone.plan);
+    let mut waits_for_found = false;
     let mut attempt = |set: &Set| {
         let parts: Vec<_> =
             set.iter().map(|(id, text)| Part { id, source: &offers[id.0].source, text }).collect();
@@ -115,7 +122,8 @@ pub fn with_documents(
         match made {
             Ok(loaded) => {
                 let found = filled(&loaded);
-                let faulty = unprotected(before, found.as_ref().unwrap_or(&loaded.plan), &joined);
+                let faulty = unprotected(before, (&loaded, found.as_ref()), &joined);
+                waits_for_found |= found.is_some() && faulty.is_some();
                 faulty.map_or(Ok((loaded, joined)), Err)
             }
             Err(report) => Err(refused(&report, &joined)),
@@ -143,13 +151,14 @@ pub fn with_documents(
         (Some(_), _) => (id, why),
     });
     let flaws = told.map(flaw).chain(conflicts).collect();
-    // What is still offered comes back in its last good version when it fits again.
+    let running = by_offer(offers, &set);
+    // What is still offered is tried in its last good version when it fits again.
     for (id, _) in offered {
         if let (false, Some(text)) = (set.contains_key(&id), good.get(&id)) {
             set.insert(id, text.clone());
         }
     }
-    Merged { loaded, accepted: accepted(offers, &set), flaws, refused }
+    Merged { loaded, running, good: by_offer(offers, &set), flaws, refused, waits_for_found }
 }
 
 /// Marks the endpoints that documents have added: all endpoints of services that are not in the file. If a route of
@@ -186,7 +195,8 @@ fn leave_out_refused(newest: &mut Set, good: &Set, offers: &[Offer]) -> Vec<(Id,
     let mut flaws = Vec::new();
     for (at, RefusedDocument { document, why }) in all {
         let id = (at, document.name.clone());
-        if newest.get(&id) == Some(&document.text) {
+        // A version that has run before is tried as the good one anyway.
+        if newest.get(&id) == Some(&document.text) && good.get(&id) != Some(&document.text) {
             put_good(newest, good, &id);
             flaws.push((id, why.clone()));
         }
@@ -252,7 +262,7 @@ pub(crate) fn check_strictly(
     let parts: Vec<_> = all.iter().map(|(id, text)| Part { id, source: "", text }).collect();
     let (made, joined) = check_with(file, environment, (&parts, &Owners::new()));
     let mut loaded = made?;
-    let lost = unprotected(&alone.plan, &loaded.plan, &joined);
+    let lost = unprotected(&alone.plan, (&loaded, None), &joined);
     let mut tell = |span, message| loaded.warnings.errors.push(SpecError::new(Class::Invalid, span, message));
     for Joined { conflicts, .. } in &joined {
         let told = |message: &str| message.replacen("is left out", "would be left out", 1);
@@ -274,7 +284,7 @@ fn set(offers: &[Offer], of: impl Fn(&Offer) -> &Arc<[Document]>) -> Set {
     all.flat_map(each).collect()
 }
 
-fn accepted(offers: &[Offer], set: &Set) -> Vec<Arc<[Document]>> {
+fn by_offer(offers: &[Offer], set: &Set) -> Vec<Arc<[Document]>> {
     let of = |at: usize| {
         let own = set.iter().filter(|((source, _), _)| *source == at);
         own.map(|((_, name), text)| Document { name: name.clone(), text: text.clone() }).collect()
@@ -312,7 +322,12 @@ fn refused(report: &Report, joined: &[Joined]) -> Refused {
 }
 
 /// The documents that lead past a protection that the file gives, or to the process itself.
-fn unprotected(alone: &Plan, with: &Plan, joined: &[Joined]) -> Option<Refused> {
+fn unprotected(
+    alone: &Plan,
+    (loaded, found): (&Loaded, Option<&Plan>),
+    joined: &[Joined],
+) -> Option<Refused> {
+    let with = found.unwrap_or(&loaded.plan);
     let named = |of: fn(&Joined) -> &[String]| -> HashMap<&str, &Id> {
         joined.iter().flat_map(|joined| of(joined).iter().map(move |name| (&**name, &joined.id))).collect()
     };
@@ -326,10 +341,41 @@ fn unprotected(alone: &Plan, with: &Plan, joined: &[Joined]) -> Option<Refused> 
         let by_route = own.routes.iter().find_map(|route| routes.get(&**route));
         (services.get(&*own.service).or(by_route).copied(), format!("only the file may say that: {own}"))
     });
-    let all: Vec<(Option<&Id>, String)> = past.chain(own).collect();
+    let calls = calls(alone, loaded, joined);
+    let all: Vec<(Option<&Id>, String)> = past.chain(own).chain(calls).collect();
     let why = all.first()?.1.clone();
     let faulty = all.into_iter().filter_map(|(id, why)| Some((id?.clone(), why))).collect();
     Some(Refused { faulty, why })
+}
+
+/// The documents for which the process would ask a place that the file reaches through filters alone. The address that
+/// a source asks by default counts as written.
+fn calls<'j>(alone: &Plan, loaded: &Loaded, joined: &'j [Joined]) -> Vec<(Option<&'j Id>, String)> {
+    let guarded = GuardedPlaces::of(alone);
+    let Settings { discover, route_sources, .. } = &loaded.settings;
+    let mut of_file: HashSet<String> = route_sources.iter().map(|source| source.source.place()).collect();
+    let services = alone.services.iter().filter_map(|service| discover.get(&service.name));
+    of_file.extend(services.map(|discover| discover.source.place()));
+    let mut found = Vec::new();
+    for joined in joined {
+        let sources = joined.services.iter().flat_map(|name| {
+            let place = discover.get(name.as_str()).map(|discover| discover.source.place());
+            let place = place.filter(|place| !of_file.contains(place)).unwrap_or_default();
+            let key = format!("services.{name}.discover");
+            place.split(", ").filter_map(|part| called(key.clone(), part)).collect::<Vec<_>>()
+        });
+        for called in joined.calls.iter().cloned().chain(sources) {
+            if let Some(place) = guarded.at(&called.address, &called.path) {
+                let why = format!(
+                    "only the file may take protections away: `{}` asks {place}, which the file reaches through \
+                     filters; write it in the file",
+                    called.key
+                );
+                found.push((Some(&joined.id), why));
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@
 
 mod apart;
 mod by_entrance;
+mod calls;
+mod changed;
 mod documents;
 mod entrances;
 mod guards;
@@ -23,6 +25,7 @@ mod places;
 mod ways;
 
 pub use apart::Apart;
+pub(crate) use calls::GuardedPlaces;
 pub(crate) use documents::{Bypass, added_routes, bypasses};
 pub use places::KeptPlaces;
 pub(crate) use ways::is_made;

@@ -32,6 +32,7 @@ mod history;
 mod kept_file;
 mod kept_sources;
 mod maintenance;
+mod operator;
 mod origin;
 mod overlay;
 mod privileges;
@@ -62,6 +63,7 @@ mod weights;
 
 pub(crate) use access::AccessSpec;
 pub(crate) use api_keys::KeptKeysSpec;
+pub(crate) use operator::OperatorSpec;
 pub(crate) use overlay::OverlaySpec;
 pub(crate) use privileges::default_state_directory;
 pub(crate) use start::{RunOptions, start};
@@ -599,7 +601,7 @@ impl Control {
             Update::Failed(text) => warn(text),
             Update::Found { source, found } => {
                 self.shared.take_found(&source, found);
-                self.route_sources.merge_crossed(&self.shared);
+                self.route_sources.merge_for_found(&self.shared);
             }
             Update::Turned { source, failure } => self.shared.source_turned(&source, failure.as_deref()),
         }

@@ -71,7 +71,11 @@ pub(super) fn choose<M>(
         match choice.attempt(&trial) {
             Ok(better) => (base, made) = (trial, better),
             Err(refused) if group.len() == 1 || choice.left == 0 => {
-                tried.extend(group.iter().filter(|id| choice.left > 0 && newest.contains_key(*id)).cloned());
+                let fails_another = |id: &&Id| {
+                    let is_at_fault = refused.faulty.iter().any(|(known, _)| known == *id);
+                    choice.left > 0 && newest.contains_key(*id) && !is_at_fault
+                };
+                tried.extend(group.iter().filter(fails_another).cloned());
                 for id in group {
                     choice.flaws.entry(id).or_insert_with(|| refused.why.clone());
                 }

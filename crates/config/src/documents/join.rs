@@ -6,7 +6,7 @@ use crate::api_restrictions::{forbidden, secret_places, secret_places_in};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::include::Gathered;
 use crate::interpolate::{Filled, interpolate};
-use crate::own_addresses::link_local_in;
+use crate::own_addresses::{Called, called_addresses, link_local_in};
 use crate::parse::{Format, Key, Kind, NODES, Node, TEXT, decode, parse};
 use crate::protections::is_made;
 use crate::source::{Source, Sources, Span};
@@ -31,6 +31,8 @@ pub(crate) struct Joined {
     pub(super) routes: Vec<String>,
     /// The names of its services.
     pub(super) services: Vec<String>,
+    /// Addresses that the process asks for it, and that the file does not have.
+    pub(super) calls: Vec<Called>,
     /// What of it is left out.
     pub(super) conflicts: Vec<Conflict>,
 }
@@ -96,6 +98,7 @@ pub(crate) fn join(
     let Some(mut root) = gathered.root.take() else { return Vec::new() };
     let mut size = root.weight();
     let mut names = Names::of(&root);
+    let of_file: HashSet<String> = called_addresses(&root).into_iter().map(|called| called.text).collect();
     let there: HashSet<&Id> = parts.iter().map(|part| part.id).collect();
     // Who is not there any more has no name to keep.
     names.owners = owners
@@ -115,6 +118,7 @@ pub(crate) fn join(
             file,
             routes: Vec::new(),
             services: Vec::new(),
+            calls: Vec::new(),
             conflicts: Vec::new(),
         };
         let text = sources.get(file).map_or("", Source::text);
@@ -131,6 +135,7 @@ pub(crate) fn join(
             problems.push(SpecError::new(Class::Syntax, Span::new(file, 0..0), message));
         } else if is_admitted(&tree, problems) {
             interpolate(&mut tree, &|_| None, &mut gathered.filled, problems);
+            joined.calls.extend(called_addresses(&tree).into_iter().filter(|it| !of_file.contains(&it.text)));
             add(&mut root, tree, &mut names, (&mut joined, &*sources));
         }
         all.push(joined);

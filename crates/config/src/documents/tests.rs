@@ -51,7 +51,7 @@ fn routes_and_services_of_documents_follow_those_of_the_file() {
     assert_eq!(routes(&merged), ["shop", "inner", "blog", "shop images"]);
     let origin = merged.loaded.provenance.of(crate::Object::Route("blog"), "match.host");
     assert_eq!(origin.to_string(), "etcd: /r/ at b: blog:2");
-    assert_eq!(merged.accepted[0].len(), 2);
+    assert_eq!(merged.good[0].len(), 2);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn what_was_refused_before_is_left_out_as_if_it_were_tried() {
         assert_eq!(refused.iter().map(|it| &*it.document.name).collect::<Vec<_>>(), ["b"]);
         let known = merged_without(&[("a", good), ("b", thief)], &before, refused);
         assert_eq!(routes(&known), routes(&tried));
-        assert_eq!((&known.flaws, &known.accepted), (&tried.flaws, &tried.accepted));
+        assert_eq!((&known.flaws, &known.good), (&tried.flaws, &tried.good));
         assert!(known.refused[0].is_empty(), "it was not tried");
         // Another text is.
         let mended = merged_without(&[("a", good), ("b", old)], &before, refused);
@@ -280,7 +280,7 @@ fn a_last_good_version_is_not_forgotten_while_it_cannot_run() {
     let route = "routes: [ { name: blog, match: { path: /blog }, to: blog } ]";
     let apart = merged(&[("b", "routes: [ {")], &[("b", route)]);
     assert_eq!(routes(&apart), ["shop", "inner"]);
-    let kept: Vec<_> = apart.accepted[0].iter().map(|document| (&*document.name, &*document.text)).collect();
+    let kept: Vec<_> = apart.good[0].iter().map(|document| (&*document.name, &*document.text)).collect();
     let service = "services: { blog: { endpoints: ['http://127.0.0.1:3'] } }";
     let again = merged(&[("a", service), ("b", "routes: [ {")], &kept);
     assert_eq!(routes(&again), ["shop", "inner", "blog"]);
@@ -600,5 +600,48 @@ fn a_document_asks_a_protected_service_what_the_file_asks_it() {
         assert!(told(filter).contains(
             "has no `access` of the file, and leads to the service `app` by a request of a filter"
         ));
+    }
+}
+
+/// No filter runs before the requests that the process itself sends for a document.
+#[test]
+fn a_document_has_the_process_ask_nothing_that_the_file_guards() {
+    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
+                chains: { safe: [ { auth: { network: 10.0.0.0/8 } } ] }\n\
+                services:\n\
+                \x20 app: { endpoints: ['http://127.0.0.1:8500'] }\n\
+                \x20 mixed: { endpoints: ['http://10.0.0.2:1'] }\n\
+                \x20 keys: { endpoints: ['http://10.0.0.3:1'] }\n\
+                \x20 known: { discover: { consul: { service: known, url: 'http://10.0.0.3:1' } } }\n\
+                routes:\n\
+                - { name: app, match: { host: a.test }, filters: [ { chain: safe } ], to: app }\n\
+                - { name: admin, match: { path: /admin/* }, filters: [ { chain: safe } ], to: mixed }\n\
+                - { name: open, match: { path: /shop/* }, to: mixed }\n\
+                - { name: keys, match: { host: k.test }, filters: [ { chain: safe } ], to: keys }\n";
+    let discover = |text: &str| told(file, &format!("services: {{ y: {{ discover: {{ {text} }} }} }}"));
+    let filter = |text: &str| told(file, &format!("chains: {{ c: [ {{ {text} }} ] }}"));
+    let list = |url: &str| filter(&format!("access: {{ deny: [ {{ url: '{url}' }} ] }}"));
+    for told in [
+        discover("http: { url: 'http://localhost:8500/list' }"),
+        discover("consul: { service: y, url: 'http://[::ffff:127.0.0.1]:8500' }"),
+        discover("consul: { service: y }"),
+        discover("etcd: { prefix: /y, url: [ 'http://10.9.9.9:1', 'http://10.0.0.2:1' ] }"),
+        discover("dns: { name: y, port: 1, resolvers: '127.0.0.1:8500' }"),
+        filter("auth: { jwt: { jwks_url: 'http://localhost4:8500/keys' } }"),
+        list("http://10.0.0.2:1/admin/list"),
+        list("http://10.0.0.2:1/"),
+        list("http://10.0.0.2:1/other"),
+        list("http://10.0.0.3:1/list"),
+    ] {
+        assert!(told.contains("which the file reaches through filters"), "{told}");
+    }
+    for told in [
+        discover("http: { url: 'http://127.0.0.1:8501/list' }"),
+        // The file has the same source.
+        discover("consul: { service: y, url: 'http://10.0.0.3:1' }"),
+        discover("dns: { name: y, port: 1, resolvers: 10.0.0.2 }"),
+        list("http://10.0.0.2:1/shop/list"),
+    ] {
+        assert_eq!(told, "");
     }
 }

@@ -1,10 +1,12 @@
-//! Checks changes by API for addresses that only the file on disk may name (decision 0105).
+//! Checks changes by API for addresses that only the file on disk may name (decision 0105), and added endpoints for ways
+//! past a filter of the file or of an operator's configuration (0078, 0108).
 //!
-//! The data plane does not connect to them either; this check tells the sender the reason.
+//! The data plane does not connect to addresses of the first kind either; this check tells the sender the reason.
 
 use super::admin::Shared;
 use super::base::Base;
-use super::configuration::tree;
+use super::configuration::{tree, unprotected};
+use super::operator::Supplied;
 use super::origin::Origin;
 use super::reload_result::TOLD;
 use std::net::SocketAddr;
@@ -47,9 +49,10 @@ impl Shared {
         }
     }
 
-    /// Refuses an endpoint that the file leads to through filters, where a way to this service lacks one of them.
+    /// Refuses an endpoint that the file, or the last configuration of an operator, leads to through filters, where a
+    /// way to this service lacks one of them.
     pub(super) fn check_ways(
-        base: &Base,
+        (base, operator): (&Base, Option<&Supplied>),
         position: usize,
         (url, address): (&Arc<str>, &Address),
     ) -> Result<(), Refusal> {
@@ -60,14 +63,12 @@ impl Shared {
         let (url, address) = (url.clone(), address.clone());
         let endpoint = Endpoint { url, address, weight, tier, mode, labels, limits, is_added };
         Arc::make_mut(service).endpoints.push(endpoint);
-        let lost = lost(base, &after);
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let told: Vec<String> = lost.iter().take(TOLD).map(ToString::to_string).collect();
-        let keys = lost.into_iter().map(|lost| lost.key).collect();
-        let detail = format!("only the file on disk may take protections away: {}", told.join("; "));
-        Err(Refusal::Unprotected { keys, detail })
+        unprotected("only the file on disk may take protections away", lost(base, &after))?;
+        let Some(operator) = operator else { return Ok(()) };
+        let known = operator.plan(base)?;
+        let before = lost(&known, base);
+        let lost = lost(&known, &after).into_iter().filter(|lost| !before.contains(lost)).collect();
+        unprotected("an operator's configuration leads to this endpoint through filters", lost)
     }
 
     /// Refuses a configuration with such addresses that the file on disk does not name.

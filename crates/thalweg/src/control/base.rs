@@ -26,7 +26,7 @@ pub(crate) struct Base {
     found: FoundSets,
     /// What cannot be used of what was found last, by the positions of services.
     flaws: BTreeMap<usize, String>,
-    /// What documents in the plan may not lead to.
+    /// What documents in the plan and changes by API may not lead to.
     apart: Apart,
     /// A service of a document writes an endpoint that it may not have.
     has_crossed: bool,
@@ -120,7 +120,7 @@ impl Base {
         &self.found
     }
 
-    /// What documents in the plan may not lead to.
+    /// What documents in the plan and changes by API may not lead to.
     pub(crate) fn apart(&self) -> &Apart {
         &self.apart
     }
@@ -205,27 +205,31 @@ impl Base {
         taken
     }
 
-    /// Sets the addresses to which host names of a document's service may not resolve. Gives the service's name if
-    /// they changed and it has host names.
+    /// Sets the addresses that endpoints of a document's service may not have, nor their host names resolve to. Gives
+    /// the service's name if they changed and it has such endpoints: they are out of use at once, before a merge leaves
+    /// the document out.
     fn keep_off(&mut self, at: usize) -> Option<Arc<str>> {
+        let gone = self.apart.kept_from_gone(at).map(|(address, ..)| address.clone());
+        let gone: Vec<Address> = gone.collect();
         let guarded: BTreeSet<usize> = self.apart.kept_from(at).map(|(guarded, _)| guarded).collect();
         let guarded = guarded.into_iter().filter(|guarded| *guarded != at);
         let services = guarded.filter_map(|guarded| self.plan.services.get(guarded));
         let addresses = services.flat_map(|service| &service.endpoints).map(|it| it.address.clone());
-        let kept_off: Arc<[Address]> = addresses.collect();
+        let kept_off: Arc<[Address]> = addresses.chain(gone).collect();
         let place = self.plan.services.get_mut(at).filter(|service| service.kept_off != kept_off)?;
         *place = Arc::new(Service { kept_off, ..Service::clone(place) });
-        let is_named = |endpoint: &Endpoint| matches!(endpoint.address, Address::Name { .. });
-        place.endpoints.iter().any(is_named).then(|| place.name.clone())
+        place.endpoints.iter().any(|endpoint| endpoint.is_added).then(|| place.name.clone())
     }
 
     /// Notes whether one of these services of documents writes an endpoint that it may not have: a merge takes it out.
     fn look_for_crossed(&mut self, open: &[usize]) {
-        self.has_crossed |= open.iter().any(|at| {
+        let mut of_documents = open.iter().filter(|at| self.apart.is_of_document(**at));
+        let has_crossed = of_documents.any(|at| {
             let kept = self.kept_from(*at);
             let checked = self.plan.services.get(*at).and_then(|service| checked_port(service));
             self.written(*at).iter().any(|endpoint| kept.why(&endpoint.address, checked).is_some())
         });
+        self.has_crossed |= has_crossed;
     }
 
     /// The addresses that a service of documents may not have, and why.
@@ -236,6 +240,9 @@ impl Base {
             for endpoint in &service.endpoints {
                 kept.add(&endpoint.address, || format!("{why}; it is one of the service `{}`", service.name));
             }
+        }
+        for (address, service, why) in self.apart.kept_from_gone(at) {
+            kept.add(address, || format!("{why}; it was one of the service `{service}`"));
         }
         kept
     }

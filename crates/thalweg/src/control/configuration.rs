@@ -24,11 +24,10 @@ use thalweg_admin::{
 use thalweg_config::api_restrictions::{Breach, check_arrived_text, redact, restore};
 use thalweg_config::diagnose::Problems;
 use thalweg_config::parse::{Format, Node, parse};
-use thalweg_config::protections::lost;
+use thalweg_config::protections::{LostProtection, lost};
 use thalweg_config::source::Sources;
-use thalweg_config::{Report, check_text};
+use thalweg_config::{Loaded, Report, check_text};
 use thalweg_core::EventKind;
-use thalweg_proxy::Plan;
 
 /// Why a configuration does not take over.
 pub(crate) enum Refused {
@@ -86,11 +85,17 @@ impl Shared {
         let (plan, settings) = (&mut candidate.plan, &mut candidate.settings);
         self.keep_valid_certificates((&runtime.base, &origin.settings), (plan, settings));
         let mut outcome = self.outcome(origin, &runtime, &candidate);
+        let operator = origin.operator.after(&origin.name(), (&cause, &candidate));
+        if let Some(operator) = &operator {
+            let discover = &candidate.settings.discover;
+            candidate.apart.join(operator.apart(&runtime.base, (&candidate.plan, discover)));
+        }
         if watch.is_some() && outcome.changes.is_empty() && candidate.inputs == origin.inputs {
             add_note(&mut outcome, "nothing changes, so there is nothing to watch".into());
             watch = None;
         }
-        let Candidate { plan, settings, warnings, text, inputs, provenance, documents, apart } = candidate;
+        let Candidate { plan, settings, warnings, text, inputs, provenance, documents, apart, .. } =
+            candidate;
         // Authors of documents are told elsewhere.
         if cause.origin != ConfigOrigin::Source {
             show(&warnings, false);
@@ -109,16 +114,8 @@ impl Shared {
             add_note(&mut outcome, line);
         }
         drop(runtime);
-        let previous = watch.map(|_| Candidate {
-            plan: before.as_written(),
-            settings: origin.settings.clone(),
-            warnings: Report::default(),
-            text: origin.text.clone(),
-            inputs: origin.inputs.clone(),
-            provenance: origin.provenance.clone(),
-            documents: origin.documents.running(),
-            apart: before.apart().clone(),
-        });
+        let previous = watch.map(|_| origin.running(&before));
+        origin.operator.take(operator);
         // Tokens, objectives and webhooks take over at once; the rest waits.
         self.take_tokens(&mut origin.settings, &settings);
         self.take_admin_tls(&mut origin.settings, &settings);
@@ -243,9 +240,12 @@ impl Shared {
             check_trust((&name, &on_disk), &restored)?;
         }
         let loaded = check_text(&name, &restored, &environment).map_err(mistakes)?;
+        if options.by.via != Via::Socket {
+            self.check_operator(origin, (&restored, &loaded))?;
+        }
         let candidate = origin.candidate(loaded, restored, &self.found());
         if !(options.dry_run && options.by.via == Via::Socket) {
-            self.check_protections(origin, &on_disk, &candidate.plan)?;
+            self.check_protections(origin, &on_disk, &candidate)?;
             self.check_addresses(origin, &on_disk, (&candidate.text, &candidate.plan))?;
         }
         let writes = !options.dry_run && !options.ephemeral;
@@ -263,6 +263,9 @@ impl Shared {
         if options.dry_run {
             return Ok(self.outcome(origin, &self.runtime(), &candidate));
         }
+        if options.by.via != Via::Socket {
+            self.note_change(origin, (writes.then_some(&*on_disk), &candidate.text))?;
+        }
         if let Some(file) = origin.file.clone().filter(|_| writes) {
             write_whole(&file, &candidate.text)
                 .map_err(|error| Refusal::Conflict(format!("cannot write {}: {error}", file.display())))?;
@@ -277,22 +280,44 @@ impl Shared {
         })
     }
 
-    /// Refuses a plan that lacks protections that the file on disk has.
-    fn check_protections(&self, origin: &Origin, on_disk: &str, plan: &Plan) -> Result<(), Refusal> {
+    /// Refuses a plan that lacks protections that the file on disk has. Both are compared with what sources have found.
+    fn check_protections(
+        &self,
+        origin: &Origin,
+        on_disk: &str,
+        candidate: &Candidate,
+    ) -> Result<(), Refusal> {
         let environment = |name: &str| std::env::var(name).ok();
         let read = || check_text(&origin.name(), on_disk, &environment).ok();
+        let found = self.found();
+        let sources = (&candidate.settings.discover, &found);
+        let plan = Base::with_documents(candidate.plan.clone(), sources, candidate.apart.clone());
         let lost = match (on_disk != origin.text).then(read).flatten() {
-            Some(loaded) => lost(&loaded.plan, plan),
-            None => lost(&self.runtime().base, plan),
+            Some(loaded) => lost(&Base::new(loaded.plan, &loaded.settings.discover, &found), &plan),
+            None => lost(&self.runtime().base, &plan),
         };
-        if lost.is_empty() {
-            return Ok(());
-        }
-        let told: Vec<String> = lost.iter().take(TOLD).map(ToString::to_string).collect();
-        let detail = format!("only the file on disk may take protections away: {}", told.join("; "));
-        let mut keys: Vec<String> = lost.into_iter().map(|lost| lost.key).collect();
-        keys.dedup();
-        Err(Refusal::Unprotected { keys, detail })
+        unprotected("only the file on disk may take protections away", lost)
+    }
+
+    /// Refuses a change with a token that takes away what the operator's configuration has, or introduces what only a
+    /// file may: whatever tokens have changed since (decision 0108).
+    fn check_operator(&self, origin: &Origin, (text, alone): (&str, &Loaded)) -> Result<(), Refusal> {
+        let Some(operator) = origin.operator.supplied() else { return Ok(()) };
+        let runtime = self.runtime();
+        let known = operator.plan(&runtime.base)?;
+        let with = Base::new(alone.plan.clone(), &alone.settings.discover, runtime.base.found());
+        drop(runtime);
+        check_trust((&origin.name(), operator.text()), text)?;
+        let why =
+            "the configuration that an operator supplied last has protections that a token may not take away";
+        unprotected(why, lost(&known, &with))
+    }
+
+    /// A token is about to change the configuration: the operator's is kept.
+    fn note_change(&self, origin: &mut Origin, (in_file, next): (Option<&str>, &str)) -> Result<(), Refusal> {
+        let (name, text, runtime) = (origin.name(), origin.text.clone(), self.runtime());
+        let running = (&*name, &*text, &runtime.base);
+        origin.operator.change(running, (in_file, next)).map_err(Refusal::Conflict)
     }
 
     /// A configuration of the history takes over again, and the file with it where it can be written.
@@ -329,13 +354,20 @@ impl Shared {
         }
         let environment = |name: &str| std::env::var(name).ok();
         let loaded = check_text(&name, &text, &environment).map_err(mistakes)?;
+        if by.via != Via::Socket {
+            self.check_operator(origin, (&text, &loaded))?;
+        }
         let candidate = origin.candidate(loaded, text, &self.found());
         if by.via != Via::Socket {
-            self.check_protections(origin, &origin.on_disk(), &candidate.plan)?;
+            self.check_protections(origin, &origin.on_disk(), &candidate)?;
             self.check_addresses(origin, &origin.on_disk(), (&candidate.text, &candidate.plan))?;
         }
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });
+        }
+        if by.via != Via::Socket {
+            let on_disk = origin.on_disk();
+            self.note_change(origin, (Some(&on_disk), &candidate.text))?;
         }
         let taken_back = origin.history.newest().filter(|newest| *newest > target.number);
         let outcome = self.take_over_again(origin, candidate, (ConfigOrigin::Rollback, by));
@@ -386,6 +418,17 @@ fn read(origin: &Origin, found: &FoundSets) -> Result<Candidate, Refused> {
     let loaded = thalweg_config::load_file(file).map_err(Refused::Mistakes)?;
     let text = loaded.text.0.clone();
     Ok(origin.candidate(loaded, text, found))
+}
+
+/// Refuses a change with which protections are lost.
+pub(super) fn unprotected(why: &str, lost: Vec<LostProtection>) -> Result<(), Refusal> {
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = lost.iter().take(TOLD).map(ToString::to_string).collect();
+    let mut keys: Vec<String> = lost.into_iter().map(|lost| lost.key).collect();
+    keys.dedup();
+    Err(Refusal::Unprotected { keys, detail: format!("{why}: {}", told.join("; ")) })
 }
 
 /// Refuses a text with what only the file on disk may introduce.

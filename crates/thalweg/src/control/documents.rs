@@ -1,4 +1,9 @@
-//! Documents of route sources: what has been told, what of it runs, and why the rest does not.
+//! Documents of route sources: the versions that sources sent last, those that run, and the reasons why others do not.
+//!
+//! Two sets are kept of each source. The *running* documents are parts of the plan. The *good* ones are the last
+//! version of each document that could run: a document that is left out stays among them, and is tried again. So a
+//! document that leads past a protection of the file because of endpoints that were found later leaves the plan, and
+//! comes back when these endpoints have gone.
 
 use super::admin::Shared;
 use super::base::Base;
@@ -29,7 +34,9 @@ const TOLD: usize = 20;
 #[derive(Clone, Debug)]
 struct Told {
     newest: Arc<[Document]>,
-    /// What of it ran last.
+    /// The documents that run.
+    running: Arc<[Document]>,
+    /// The last version of each that could run.
     good: Arc<[Document]>,
     /// Why the rest does not run: at most [`TOLD`] sentences, and how many more there are.
     flaws: Vec<String>,
@@ -39,7 +46,7 @@ struct Told {
 
 impl Told {
     fn new(newest: Arc<[Document]>, good: Arc<[Document]>) -> Self {
-        Self { newest, good, flaws: Vec::new(), refused: Vec::new() }
+        Self { newest, running: Arc::default(), good, flaws: Vec::new(), refused: Vec::new() }
     }
 }
 
@@ -56,10 +63,28 @@ pub(crate) struct Documents {
     are_behind: bool,
     /// Why none take over; `None`: nothing keeps them.
     waits: Option<String>,
+    /// Some are left out that may fit when sources find other endpoints.
+    wait_for_found: bool,
 }
 
-/// What of the documents a configuration runs with, by the words of their sources.
-pub(crate) type Accepted = Vec<(String, Arc<[Document]>, Vec<String>)>;
+/// The documents of the sources of a configuration.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accepted {
+    sources: Vec<AcceptedSource>,
+    /// Some are left out that may fit when sources find other endpoints.
+    wait_for_found: bool,
+}
+
+/// The documents of one source in a configuration.
+#[derive(Clone, Debug)]
+struct AcceptedSource {
+    words: String,
+    /// As [`Told::running`].
+    running: Arc<[Document]>,
+    /// As [`Told::good`].
+    good: Arc<[Document]>,
+    flaws: Vec<String>,
+}
 
 /// What is not tried before its time, by the words of sources.
 type SetAside = Vec<(String, Vec<(RefusedDocument, Instant)>)>;
@@ -83,24 +108,31 @@ impl Documents {
 
     /// These run now: of the sources of the configuration, and no others.
     pub(super) fn take(&mut self, accepted: Accepted) {
-        self.told.retain(|words, _| accepted.iter().any(|(known, ..)| known == words));
+        let Accepted { sources, wait_for_found } = accepted;
+        self.told.retain(|words, _| sources.iter().any(|known| known.words == *words));
         self.waits = None;
+        self.wait_for_found = wait_for_found;
         self.takes += 1;
-        for (words, good, flaws) in accepted {
+        for AcceptedSource { words, running, good, flaws } in sources {
             match self.told.get_mut(&words) {
                 Some(told) => {
-                    self.changes += u64::from(told.good != good);
-                    (told.good, told.flaws) = (good, flaws);
+                    self.changes += u64::from(told.running != running || told.good != good);
+                    (told.running, told.good, told.flaws) = (running, good, flaws);
                     told.refused.clear();
                 }
                 // Of a source that comes back with an older configuration: they are all that is known until it tells.
                 None if !good.is_empty() => {
                     self.changes += 1;
-                    self.told.insert(words, Told { flaws, ..Told::new(good.clone(), good) });
+                    self.told.insert(words, Told { running, flaws, ..Told::new(good.clone(), good) });
                 }
                 None => {}
             }
         }
+    }
+
+    /// Whether documents are left out that may fit when sources find other endpoints.
+    pub(super) fn wait_for_found(&self) -> bool {
+        self.wait_for_found
     }
 
     /// How often others began to run.
@@ -147,8 +179,13 @@ impl Documents {
 
     /// Those that run.
     pub(super) fn running(&self) -> Accepted {
-        let each = self.told.iter();
-        each.map(|(words, told)| (words.clone(), told.good.clone(), told.flaws.clone())).collect()
+        let each = self.told.iter().map(|(words, told)| AcceptedSource {
+            words: words.clone(),
+            running: told.running.clone(),
+            good: told.good.clone(),
+            flaws: told.flaws.clone(),
+        });
+        Accepted { sources: each.collect(), wait_for_found: self.wait_for_found }
     }
 
     /// Why documents of this source do not run.
@@ -158,9 +195,9 @@ impl Documents {
 
     /// Whether these are the ones that run, whatever is said of the others.
     fn are_running(&self, accepted: &Accepted) -> bool {
-        accepted.iter().all(|(words, good, _)| match self.told.get(words) {
-            Some(told) => told.good == *good,
-            None => good.is_empty(),
+        accepted.sources.iter().all(|source| match self.told.get(&source.words) {
+            Some(told) => told.running == source.running,
+            None => source.running.is_empty(),
         })
     }
 
@@ -203,7 +240,7 @@ impl Documents {
             let Loaded { plan, settings: Settings { discover, .. }, .. } = loaded;
             (!discover.is_empty()).then(|| Plan::clone(&Base::new(plan.clone(), discover, found)))
         };
-        let Merged { loaded, accepted, flaws, refused } =
+        let Merged { loaded, running, good, flaws, refused, waits_for_found } =
             with_documents(alone, (name, text.as_bytes()), &environment, (&offers, &filled));
         let of = |at: usize| {
             let own = flaws.iter().filter(|flaw| flaw.source == at);
@@ -216,8 +253,12 @@ impl Documents {
             (source.words.clone(), known.into_iter().chain(new).collect())
         });
         let set_aside = set_aside.collect();
-        let sources = sources.into_iter().zip(accepted).enumerate();
-        let accepted = sources.map(|(at, (source, good))| (source.words, good, of(at))).collect();
+        let each = sources.into_iter().zip(running).zip(good).enumerate();
+        let each = each.map(|(at, ((RouteSource { words, .. }, running), good))| {
+            let flaws = of(at);
+            AcceptedSource { words, running, good, flaws }
+        });
+        let accepted = Accepted { sources: each.collect(), wait_for_found: waits_for_found };
         (loaded, accepted, set_aside)
     }
 }
@@ -232,7 +273,8 @@ fn in_sentences(mut flaws: impl Iterator<Item = String>) -> Vec<String> {
 
 /// What is not told yet of what does not run, a line each.
 pub(crate) fn news(before: &Documents, accepted: &Accepted) -> Vec<String> {
-    let each = accepted.iter().flat_map(|(words, _, flaws)| flaws.iter().map(move |flaw| (words, flaw)));
+    let each = accepted.sources.iter();
+    let each = each.flat_map(|source| source.flaws.iter().map(move |flaw| (&source.words, flaw)));
     let new = each.filter(|(words, flaw)| !before.flaws(words).contains(flaw));
     new.map(|(words, flaw)| format!("{words}: {flaw}")).collect()
 }
@@ -426,52 +468,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn documents(text: &str) -> Arc<[Document]> {
-        [Document { name: "a".into(), text: text.into() }].into()
-    }
-
-    fn taken(text: &str, flaws: &[&str]) -> Accepted {
-        let flaws = flaws.iter().map(|flaw| (*flaw).to_owned()).collect();
-        vec![("etcd".to_owned(), documents(text), flaws)]
-    }
-
-    #[test]
-    fn what_comes_back_with_an_older_configuration_is_known_until_its_source_tells() {
-        let mut all = Documents::default();
-        all.put("other", documents("new"));
-        all.take(taken("old", &[]));
-        assert!(all.are_running(&taken("old", &["a flaw"])) && !all.are_running(&taken("new", &[])));
-        assert_eq!((all.told.len(), all.changes()), (1, 1));
-        assert_eq!(all.told["etcd"].newest, documents("old"));
-    }
-
-    #[test]
-    fn that_documents_are_behind_is_said_once() {
-        let mut all = Documents::default();
-        assert!(!all.take_behind());
-        all.fall_behind();
-        all.take(taken("old", &["a flaw"]));
-        assert!(all.take_behind() && !all.take_behind());
-    }
-
-    #[test]
-    fn what_documents_wait_for_is_told_until_they_take_over() {
-        let mut all = Documents::default();
-        all.take(taken("old", &["a flaw"]));
-        assert!(all.wait_for("a file") && !all.wait_for("a file") && all.wait_for("another"));
-        assert_eq!(all.left_out("etcd"), ["documents of sources wait: another", "a flaw"]);
-        all.take(taken("new", &[]));
-        assert!(all.left_out("etcd").is_empty());
-    }
-
-    #[test]
-    fn of_many_flaws_it_is_told_how_many_more_there_are() {
-        let flaws = |count: usize| in_sentences((0..count).map(|at| at.to_string()));
-        assert_eq!(flaws(TOLD).len(), TOLD);
-        assert_eq!(flaws(TOLD + 3).last().unwrap(), "… and 3 more");
-        assert_eq!(flaws(TOLD + 3).len(), TOLD + 1);
-    }
-}
+mod tests;

@@ -120,6 +120,7 @@ impl Shared {
         expected: &Expected<u64>,
     ) -> Result<Changed, Refusal> {
         let is_sent_secrets = self.is_sent_secrets_on_disk(service);
+        let operator = self.origin().operator.supplied();
         let mut runtime = self.runtime();
         let set = self.set_of(service)?;
         let known = &set.service;
@@ -146,7 +147,7 @@ impl Shared {
         }
         let position = self.worker_pool().position(service).unwrap_or(usize::MAX);
         self.check_endpoint(runtime.base.services.get(position), service, (&url, &address))?;
-        Self::check_ways(&runtime.base, position, (&url, &address))?;
+        Self::check_ways((&runtime.base, operator.as_deref()), position, (&url, &address))?;
         if let Some(detail) = differs(runtime.base.traffic_to(position), known, &url) {
             return Err(Refusal::Conflict(detail));
         }

@@ -1,8 +1,10 @@
 //! The configuration that runs and one that can take over: data under the lock of `Shared`.
 
+use super::base::Base;
 use super::discovered::FoundSets;
 use super::documents::{Accepted, Documents};
 use super::history::History;
+use super::operator::{Operator, Supplied};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -34,6 +36,8 @@ pub(crate) struct Origin {
     pub(crate) history: History,
     /// What sources of routes have told.
     pub(crate) documents: Documents,
+    /// The configuration that an operator supplied last.
+    pub(crate) operator: Operator,
 }
 
 /// A configuration that can take over. The one that ran before is kept as one while a watch runs: all that it takes
@@ -50,13 +54,15 @@ pub(crate) struct Candidate {
     pub(super) documents: Accepted,
     /// What these may not lead to, whatever sources find.
     pub(super) apart: Apart,
+    /// Of one that ran before: the operator's configuration then, if tokens had changed it.
+    pub(super) operator: Option<Arc<Supplied>>,
 }
 
 impl Candidate {
     pub(super) fn new(loaded: Loaded, text: String, documents: Accepted) -> Self {
         let Loaded { plan, settings, warnings, inputs, provenance, apart, .. } = loaded;
         let provenance = Arc::new(provenance);
-        Self { plan, settings, warnings, text, inputs, provenance, documents, apart }
+        Self { plan, settings, warnings, text, inputs, provenance, documents, apart, operator: None }
     }
 }
 
@@ -65,6 +71,21 @@ impl Origin {
     pub(super) fn candidate(&self, alone: Loaded, text: String, found: &FoundSets) -> Candidate {
         let (loaded, documents) = self.documents.merge(alone, (&self.name(), &text), found);
         Candidate::new(loaded, text, documents)
+    }
+
+    /// What has run until now, to be brought back; `before` is its plan with what sources found.
+    pub(super) fn running(&self, before: &Base) -> Candidate {
+        Candidate {
+            plan: before.as_written(),
+            settings: self.settings.clone(),
+            warnings: Report::default(),
+            text: self.text.clone(),
+            inputs: self.inputs.clone(),
+            provenance: self.provenance.clone(),
+            documents: self.documents.running(),
+            apart: before.apart().clone(),
+            operator: self.operator.supplied(),
+        }
     }
 
     pub(super) fn etag(&self) -> String {

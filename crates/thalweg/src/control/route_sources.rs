@@ -58,13 +58,16 @@ impl RouteSources {
         if are_behind {
             self.merge_soon();
         }
-        self.merge_crossed(shared);
+        self.merge_for_found(shared);
     }
 
-    /// Merges again where what a source has found is behind a protection that a document leads past.
-    pub(crate) fn merge_crossed(&mut self, shared: &Shared) {
+    /// Sources have found other endpoints. Merges again at once if a document leads past the protection of one of
+    /// them, and after a while if documents were left out for the sake of others.
+    pub(crate) fn merge_for_found(&mut self, shared: &Shared) {
         if shared.runtime().base.take_crossed() {
             self.merge_soon();
+        } else if shared.origin().documents.wait_for_found() {
+            self.merge_after(RETRY);
         }
     }
 

@@ -19,6 +19,7 @@ use super::files::Files;
 use super::history::{self, History};
 use super::kept_file;
 use super::kept_sources::KeptSources;
+use super::operator::Operator;
 use super::origin::Origin;
 use super::overlay::{self, OverlaySpec};
 use super::privileges::{become_user, default_state_directory, make_optional};
@@ -164,8 +165,9 @@ async fn start_beside(
     let ((notices_in, notices), (bans_in, bans)) = (mpsc::channel(NOTICES), mpsc::channel(BANS));
     let (spans, traces) = Traces::start(registry.traces(), notices_in.clone());
     let changed = Arc::new(Notify::new());
+    let operator = operator((&options, &text.0), &settings, changes);
     let overlay = changes.map(|changes| changes.overlay.clone());
-    let mut runtime = laid_over((plan, apart), (&settings, overlay), kept_sources)?;
+    let mut runtime = laid_over((plan, apart), (&settings, overlay), (kept_sources, &operator))?;
     let (sources, names, early) = first_answers(&mut runtime, waits_until).await;
     let (acme, issued) = Acme::new(state.clone(), &runtime.plan());
     let pool = WorkerPoolOptions {
@@ -183,7 +185,7 @@ async fn start_beside(
     let worker_pool = WorkerPool::start(runtime.plan(), doors, pool).map_err(|error| explain(&error))?;
     let started_with = (worker_pool.plan().limits, worker_pool.plan().cache.clone());
     let read = (options.file, text.0, inputs, provenance);
-    let origin = origin(read, (&settings, documents), started_with)?;
+    let origin = origin(read, (&settings, documents, operator), started_with)?;
     let shown = (changed, acme, (sources.sources(), route_sources.board()));
     let shared = Arc::new(Shared::new(worker_pool, registry.clone(), (origin, runtime), kept, shown));
     let upgrades = Upgrades::new(&shared, supervisor);
@@ -365,7 +367,7 @@ fn bell(changed: &Arc<Notify>) -> Notifier {
 /// The configuration that the process starts with, and those that ran before where they are kept.
 fn origin(
     (file, text, inputs, provenance): (Option<PathBuf>, String, Inputs, Provenance),
-    (settings, documents): (&Settings, Documents),
+    (settings, documents, operator): (&Settings, Documents, Operator),
     (limits, cache): (Limits, CachePlan),
 ) -> Result<Origin, String> {
     let directory = settings.state.as_ref().map(|directory| directory.join(history::DIRECTORY));
@@ -386,14 +388,26 @@ fn origin(
         cache,
         history,
         documents,
+        operator,
     })
+}
+
+/// The configuration that an operator supplied last: the one that the process starts with, unless a token wrote it.
+fn operator(
+    (options, text): (&RunOptions, &str),
+    settings: &Settings,
+    passed: Option<&RuntimeChangesSpec>,
+) -> Operator {
+    let Some(file) = &options.file else { return Operator::default() };
+    let passed = passed.map(|passed| passed.operator.clone());
+    Operator::open(settings.state.as_deref(), passed, (&file.display().to_string(), text))
 }
 
 /// What the admin API changed and sources found before a restart, where that is kept: where `state:` says so.
 fn laid_over(
     (plan, apart): (Plan, Apart),
     (settings, passed): (&Settings, Option<OverlaySpec>),
-    kept_sources: KeptSources,
+    (kept_sources, operator): (KeptSources, &Operator),
 ) -> Result<Runtime, String> {
     let store = settings.state.as_ref().map(|directory| directory.join(overlay::FILE));
     let load = || store.as_deref().map(kept_file::load).transpose();
@@ -411,7 +425,13 @@ fn laid_over(
     let said = in_force(&overlay, &plan).into_iter().chain(maintenance::in_force(&overlay, &plan));
     said.for_each(warn);
     let found = FoundSets::kept(kept_sources.findings());
-    let base = Base::with_documents(plan, (&settings.discover, &found), apart);
+    let of = |plan: Plan, apart: Apart| Base::with_documents(plan, (&settings.discover, &found), apart);
+    let mut base = of(plan, apart);
+    if let Some(operator) = operator.supplied() {
+        let mut apart = base.apart().clone();
+        apart.join(operator.apart(&base, (&base, &settings.discover)));
+        base = of(base.as_written(), apart);
+    }
     sent_secrets::left_out(&overlay, &base).into_iter().for_each(warn);
     Ok(Runtime {
         base,

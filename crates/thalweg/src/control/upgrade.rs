@@ -370,6 +370,7 @@ impl Shared {
             overlay: self.runtime().overlay.clone(),
             access: self.access().passed(),
             api_keys: self.api_keys.passed(),
+            operator: self.origin().operator.passed(),
         };
         let offer = OfferSpec {
             version: env!("CARGO_PKG_VERSION").into(),

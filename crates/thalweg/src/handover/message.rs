@@ -1,7 +1,7 @@
 //! What processes say to each other. Both may be of different versions: members that are missing have defaults, unknown
 //! ones are passed over, and what cannot be read fails the upgrade and nothing else.
 
-use crate::control::{AccessSpec, KeptKeysSpec, OverlaySpec};
+use crate::control::{AccessSpec, KeptKeysSpec, OperatorSpec, OverlaySpec};
 use rustix::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -74,6 +74,7 @@ pub(crate) struct RuntimeChangesSpec {
     pub(crate) overlay: OverlaySpec,
     pub(crate) access: AccessSpec,
     pub(crate) api_keys: KeptKeysSpec,
+    pub(crate) operator: OperatorSpec,
 }
 
 impl PassedSocketSpec {

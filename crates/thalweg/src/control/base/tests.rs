@@ -81,7 +81,10 @@ fn what_is_found_later_leads_no_document_past_a_protection_of_the_file() {
     // The other way round: it is the file's from now on.
     let taken = take(&mut base, "inner", &["10.0.0.3"]);
     assert_eq!(endpoints(&base, "found"), ["10.0.0.2:80"]);
-    assert_eq!(taken.services.iter().map(|name| &**name).collect::<Vec<_>>(), ["inner", "found", "named"]);
+    assert_eq!(
+        taken.services.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["inner", "found", "written", "named"]
+    );
     assert_eq!(taken.flaw, None, "it is one of another source");
     assert_eq!(endpoints(&base, "inner"), ["10.0.0.3:80"]);
     // Who has the same protection may have the same endpoints.

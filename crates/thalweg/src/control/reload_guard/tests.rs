@@ -27,7 +27,7 @@ impl Traffic {
 fn before() -> Candidate {
     let text = "listeners: { web: { address: '127.0.0.1:0' } }\nroutes: [ { to: ['http://127.0.0.1:1'] } ]\n";
     let loaded = thalweg_config::check_text("t.yaml", text, &|_| None).unwrap();
-    Candidate::new(loaded, text.into(), Vec::new())
+    Candidate::new(loaded, text.into(), Default::default())
 }
 
 /// A watch that begins now.
