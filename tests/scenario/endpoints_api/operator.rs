@@ -72,7 +72,7 @@ fn a_token_removes_no_guard_in_two_steps_and_an_operator_may() {
     let answer = put(&token, &closed);
     assert_eq!((answer.status(), ask(&proxy)), (200, 404), "{}", answer.text());
     assert_refused(&proxy, &open, &inner);
-    // Reading the token's file again is no statement of an operator.
+    // A reload of the token's file does not make it the operator's.
     assert_eq!(Admin::of(&proxy).call("POST", "/api/v1/reload", "").status(), 200);
     assert_refused(&proxy, &open, &inner);
     // The guarded route may come back, and go again.

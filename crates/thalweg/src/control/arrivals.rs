@@ -1,5 +1,5 @@
-//! Checks changes by API for addresses that only the file on disk may name (decision 0105), and added endpoints for ways
-//! past a filter of the file or of an operator's configuration (0078, 0108).
+//! Checks changes by API for addresses that only the file on disk may name (decision 0105), and added endpoints for
+//! ways past a filter of the file or of an operator's configuration (0078, 0108).
 //!
 //! The data plane does not connect to addresses of the first kind either; this check tells the sender the reason.
 
