@@ -627,7 +627,7 @@ fn a_document_has_the_process_ask_nothing_that_the_file_guards() {
         discover("consul: { service: y }"),
         discover("etcd: { prefix: /y, url: [ 'http://10.9.9.9:1', 'http://10.0.0.2:1' ] }"),
         discover("dns: { name: y, port: 1, resolvers: '127.0.0.1:8500' }"),
-        filter("auth: { jwt: { jwks_url: 'http://localhost4:8500/keys' } }"),
+        filter("auth: { jwt: { jwks_url: 'https://localhost4:8500/keys' } }"),
         list("http://10.0.0.2:1/admin/list"),
         list("http://10.0.0.2:1/"),
         list("http://10.0.0.2:1/other"),
