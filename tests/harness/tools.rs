@@ -8,7 +8,7 @@ use std::path::PathBuf;
 ///
 /// # Panics
 /// When the test executable is not at `<target>/<profile>/deps/<name>-<hash>`.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     env::current_exe().unwrap().ancestors().nth(3).unwrap().join("tools")
 }
 
@@ -17,7 +17,7 @@ pub fn folder() -> PathBuf {
 /// # Panics
 /// When the lock file cannot be created.
 #[must_use = "the turn ends when the file is dropped"]
-pub fn turn(name: &str) -> File {
+pub(crate) fn turn(name: &str) -> File {
     fs::create_dir_all(folder()).unwrap();
     let file = File::create(folder().join(format!("{name}.lock"))).unwrap();
     file.lock().unwrap();
