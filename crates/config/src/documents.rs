@@ -184,8 +184,10 @@ fn mark_added(alone: &Plan, with: &mut Loaded, joined: &[Joined]) {
             Arc::make_mut(service).endpoints.iter_mut().for_each(|endpoint| endpoint.is_added = true);
         }
     }
-    let discover = with.settings.discover.iter_mut().filter(|(name, _)| is_added(name));
-    discover.flat_map(|(_, discover)| &mut discover.written).for_each(|endpoint| endpoint.is_added = true);
+    for (_, discover) in with.settings.discover.iter_mut().filter(|(name, _)| is_added(name)) {
+        discover.is_added = true;
+        discover.written.iter_mut().for_each(|endpoint| endpoint.is_added = true);
+    }
 }
 
 /// Puts the good versions in the place of those that were refused a short while ago; which these are, and why.

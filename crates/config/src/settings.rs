@@ -118,6 +118,8 @@ pub struct Discover {
     pub id: Arc<str>,
     /// Those that are written, which are there whatever the source says.
     pub written: Vec<Endpoint>,
+    /// A document says it: it has no service of the file.
+    pub is_added: bool,
 }
 
 impl PartialEq for Discover {
@@ -135,6 +137,8 @@ pub struct RouteSource {
     pub id: Arc<str>,
     /// Who is asked for what, for people.
     pub words: String,
+    /// By what its documents are kept, whatever its login and times are ([`thalweg_discovery::question`]).
+    pub question: Arc<str>,
 }
 
 impl PartialEq for RouteSource {

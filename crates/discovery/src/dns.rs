@@ -207,6 +207,10 @@ impl Source for Dns {
         query
     }
 
+    fn question(&self) -> String {
+        format!("{} {:?}", self.query(), self.search)
+    }
+
     fn group(&self) -> String {
         let own = (&self.search, self.when_empty, self.max_ttl);
         format!("{} {} {own:?}", self.place(), self.query())

@@ -188,6 +188,10 @@ where
         self.path().to_owned()
     }
 
+    fn question(&self) -> String {
+        self.target.clone()
+    }
+
     fn group(&self) -> String {
         let fields: String = self.fields.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
         let secret = digest(format!("{}\n{fields}", self.target).as_bytes());
@@ -316,6 +320,10 @@ mod tests {
         let (a, b) = (built(&yaml("t0ken")).unwrap(), built(&yaml("other")).unwrap());
         assert_eq!((a.place(), a.query()), ("https://a".to_owned(), "/x".to_owned()));
         assert_ne!(a.group(), b.group());
+        assert_eq!(crate::question(&*a), crate::question(&*b), "they ask the same with another login");
+        let other = built("{ url: 'https://a/x?key=other', token: { value: t0ken } }").unwrap();
+        assert_eq!(crate::words(&*a), crate::words(&*other));
+        assert!(crate::id(&*a) != crate::id(&*other) && crate::question(&*a) != crate::question(&*other));
         let shown = format!("{a:?} {}", a.group());
         assert!(!shown.contains("s3cret") && !shown.contains("t0ken"), "{shown}");
     }

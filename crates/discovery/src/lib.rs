@@ -45,7 +45,7 @@ pub use follower::{Followed, Followers, Update, names_in};
 pub use found::{Found, scale_weights};
 pub use kept::Document;
 pub use registrations::{Registered, RegistrationSpec, Registrations};
-pub use source::{Source, SourceStatus, Sources, Watching, id, words};
+pub use source::{Source, SourceStatus, Sources, Watching, id, question, words};
 
 /// A source as people see it.
 #[derive(Clone, Copy, Debug)]

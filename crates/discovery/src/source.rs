@@ -2,6 +2,7 @@
 
 use crate::feed::Feed;
 use crate::found::Found;
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -32,6 +33,11 @@ pub trait Source<T: ?Sized = [Found]>: fmt::Debug + Send + Sync {
     /// For what it asks there, for people; without secrets. Two sources of one group with the same query find the same.
     fn query(&self) -> String;
 
+    /// All that decides what the place answers, without the login and times; never shown.
+    fn question(&self) -> String {
+        self.query()
+    }
+
     /// What connections to the server depend on, secrets by a digest; never shown. Sources of one group are watched
     /// together, by one watch.
     fn group(&self) -> String {
@@ -52,17 +58,21 @@ pub fn id<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
         .into()
 }
 
-/// Whom it asks for what, in words. Two sources with the same words find the same, whatever else differs.
+/// Whom it asks for what, in words for people. Sources with the same words may find different things: a query of a
+/// URL, a login and a search domain are not shown.
 pub fn words<T: ?Sized>(source: &dyn Source<T>) -> String {
     format!("{}: {} at {}", source.kind(), source.query(), source.place())
 }
 
-/// In the place of a secret, where it is only compared.
+/// Whom it asks for what, without its login and times: a source of the file that has other ones goes on with what is
+/// known. Never shown, except for its first line, the [`words`].
+pub fn question<T: ?Sized>(source: &dyn Source<T>) -> Arc<str> {
+    format!("{}\n{}", words(source), digest(source.question().as_bytes())).into()
+}
+
+/// In the place of a secret, where it is only compared, also with that of another process. Never shown.
 pub(crate) fn digest(secret: &[u8]) -> String {
-    use std::hash::{BuildHasher as _, RandomState};
-    use std::sync::LazyLock;
-    static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(|| [RandomState::new(), RandomState::new()]);
-    KEYS.iter().map(|key| format!("{:016x}", key.hash_one(secret))).collect()
+    Sha256::digest(secret).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How a source stands.

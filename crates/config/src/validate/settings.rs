@@ -87,11 +87,12 @@ fn route_sources(
             }
         };
         let (id, words) = (thalweg_discovery::id(&*source), thalweg_discovery::words(&*source));
-        if sources.iter().any(|known| known.words == words) {
+        let question = thalweg_discovery::question(&*source);
+        if sources.iter().any(|known| known.question == question) {
             let error = SpecError::new(Class::Invalid, written.span, format!("`{words}` stands here twice"));
             problems.push(error.help("remove one of the two"));
         }
-        sources.push(RouteSource { source, id, words });
+        sources.push(RouteSource { source, id, words, question });
     }
     sources
 }

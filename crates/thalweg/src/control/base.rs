@@ -68,11 +68,13 @@ impl Base {
         let positions = plan.services.iter().enumerate();
         let discover: BTreeMap<_, _> =
             positions.filter_map(|(at, service)| Some((at, discover.get(&service.name)?.clone()))).collect();
+        let sources = discover.iter().filter_map(|(at, it)| Some((&plan.services.get(*at)?.name, it)));
+        let found = found.of(sources);
         let mut base = Self {
             traffic: plan.traffic(),
             own: OwnAddresses::written(&plan),
             plan,
-            found: found.of(discover.values()),
+            found,
             discover,
             flaws: BTreeMap::new(),
             apart,
@@ -174,10 +176,10 @@ impl Base {
     pub(crate) fn take_found(&mut self, source: &Arc<str>, found: Arc<[Found]>) -> TakenSet {
         let of_source = self.discover.iter().filter(|(_, discover)| discover.id == *source);
         let positions: Vec<usize> = of_source.map(|(at, _)| *at).collect();
-        let Some(discover) = positions.first().and_then(|at| self.discover.get(at)) else {
+        if positions.is_empty() {
             return TakenSet::default();
-        };
-        self.found.put(&*discover.source, found);
+        }
+        self.found.put(source, found);
         let mut taken = TakenSet::default();
         // Those of documents after those that they are kept from, whichever source these have.
         let beside = self.apart.open_beside(&positions);
@@ -250,7 +252,7 @@ impl Base {
     /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.
     fn fill(&mut self, at: usize) -> Option<String> {
         let (discover, service) = (self.discover.get(&at)?, self.plan.services.get(at)?);
-        let found = self.found.get(&*discover.source);
+        let found = self.found.get(&discover.id).map_or(&[][..], |set| set);
         let traffic = self.traffic.get(at).copied().unwrap_or_default();
         let (mut endpoints, mut flaw) = endpoints_of(service, discover, traffic, found);
         let (written, kept) = (discover.written.len(), self.kept_from(at));

@@ -1,7 +1,7 @@
 //! What sources have found, and the endpoints that it becomes.
 
 use super::admin::Shared;
-use super::kept_sources::Findings;
+use super::kept_sources::{Findings, KeptNames};
 use super::runtime::Runtime;
 use super::traffic::differs;
 use crate::operator_log::{info, warn};
@@ -14,7 +14,7 @@ use thalweg_config::endpoint_address;
 use thalweg_config::settings::Discover;
 use thalweg_core::limits::ENDPOINTS;
 use thalweg_core::{Event, EventKind};
-use thalweg_discovery::{EurekaRegistration, Found, Source};
+use thalweg_discovery::{EurekaRegistration, Found};
 use thalweg_observe::SourceStanding;
 use thalweg_proxy::plan::Traffic;
 use thalweg_upstream::{Endpoint, EndpointLimits, Mode, Service};
@@ -24,27 +24,40 @@ const WEIGHT: u32 = 1000;
 /// Highest tier.
 const TIER: u8 = 9;
 
-/// The last good set of each source, by its words: a source whose token or times have changed goes on with what is
-/// known. Clones share the sets.
+/// The last good set of each source. Sources with other settings, also another login, have sets of their own: a
+/// document does not get what the file's login finds. A service of the file whose source gets another login or other
+/// times goes on with what is known. Clones share the sets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FoundSets {
+    /// By the name of the source in `names`.
     sets: HashMap<String, Arc<[Found]>>,
+    names: KeptNames,
+    /// The sources of the services of the file, by the names of these: what each asks, and its id.
+    of_file: HashMap<Arc<str>, (Arc<str>, Arc<str>)>,
     /// How many were put.
     changes: u64,
 }
 
 impl FoundSets {
-    /// What is known of these sources, and of no others.
-    pub(crate) fn of<'a>(&self, sources: impl Iterator<Item = &'a Discover>) -> Self {
-        let words = sources.map(|discover| thalweg_discovery::words(&*discover.source));
-        let sets = words.filter_map(|words| self.sets.get(&words).cloned().map(|set| (words, set)));
-        Self { sets: sets.collect(), changes: self.changes + 1 }
+    /// What is known of the sources of these services, and of no others.
+    pub(crate) fn of<'a>(&self, sources: impl Iterator<Item = (&'a Arc<str>, &'a Discover)>) -> Self {
+        let mut own = Self { names: self.names.clone(), changes: self.changes + 1, ..Self::default() };
+        for (service, discover) in sources {
+            let question = thalweg_discovery::question(&*discover.source);
+            let before = self.of_file.get(service).filter(|(asked, _)| !discover.is_added && *asked == question);
+            let set = self.get(&discover.id).or_else(|| before.and_then(|(_, id)| self.get(id)));
+            own.sets.extend(set.map(|set| (self.names.name(&discover.id), set.clone())));
+            if !discover.is_added {
+                own.of_file.insert(service.clone(), (question, discover.id.clone()));
+            }
+        }
+        own
     }
 
     /// Those that were kept before a restart.
     pub(crate) fn kept(findings: &Findings) -> Self {
-        let sets = findings.endpoints.iter().map(|(words, kept)| (words.clone(), kept.set.clone()));
-        Self { sets: sets.collect(), changes: 0 }
+        let sets = findings.endpoints.iter().map(|(name, kept)| (name.clone(), kept.set.clone()));
+        Self { sets: sets.collect(), names: findings.names.clone(), ..Self::default() }
     }
 
     /// Another number than before when a set has been put.
@@ -52,17 +65,13 @@ impl FoundSets {
         self.changes
     }
 
-    /// The set of the source with these words.
-    pub(crate) fn of_words(&self, words: &str) -> Option<&Arc<[Found]>> {
-        self.sets.get(words)
+    /// The set of the source with this id.
+    pub(crate) fn get(&self, id: &str) -> Option<&Arc<[Found]>> {
+        self.sets.get(&self.names.name(id))
     }
 
-    pub(crate) fn get(&self, source: &dyn Source) -> &[Found] {
-        self.of_words(&thalweg_discovery::words(source)).map_or(&[], |set| set)
-    }
-
-    pub(crate) fn put(&mut self, source: &dyn Source, set: Arc<[Found]>) {
-        self.sets.insert(thalweg_discovery::words(source), set);
+    pub(crate) fn put(&mut self, id: &str, set: Arc<[Found]>) {
+        self.sets.insert(self.names.name(id), set);
         self.changes += 1;
     }
 }
@@ -174,7 +183,9 @@ impl Shared {
         let mut runtime = self.runtime();
         let Runtime { base, kept_sources, .. } = &mut *runtime;
         let endpoints = kept_sources.endpoints_now(base, self.source_board(), SystemTime::now());
-        kept_sources.keep(Findings { endpoints, documents }, change, now);
+        let names = kept_sources.findings().names.clone();
+        let documents = documents.into_iter().map(|(question, kept)| (names.name(&question), kept)).collect();
+        kept_sources.keep(Findings { names, endpoints, documents }, change, now);
     }
 
     /// What the metrics say of the sources.

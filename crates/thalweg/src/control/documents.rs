@@ -14,7 +14,7 @@ use super::history::Cause;
 use super::kept_sources::{Findings, KeptSet};
 use super::origin::{Candidate, Origin};
 use crate::operator_log::{info, warn};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 use thalweg_admin::{Author, ConfigOrigin, SourceStatus};
@@ -50,11 +50,11 @@ impl Told {
     }
 }
 
-/// The documents of all sources, by the words of these: a source whose token or times have changed goes on with what is
-/// known.
+/// The documents of all sources, by what these ask ([`RouteSource::question`]): a source whose token or times have
+/// changed goes on with what is known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Documents {
-    told: HashMap<String, Told>,
+    told: HashMap<Arc<str>, Told>,
     /// How often others began to run.
     changes: u64,
     /// How often a configuration took over, with others or the same.
@@ -78,7 +78,8 @@ pub(crate) struct Accepted {
 /// The documents of one source in a configuration.
 #[derive(Clone, Debug)]
 struct AcceptedSource {
-    words: String,
+    /// As [`RouteSource::question`].
+    question: Arc<str>,
     /// As [`Told::running`].
     running: Arc<[Document]>,
     /// As [`Told::good`].
@@ -86,35 +87,36 @@ struct AcceptedSource {
     flaws: Vec<String>,
 }
 
-/// What is not tried before its time, by the words of sources.
-type SetAside = Vec<(String, Vec<(RefusedDocument, Instant)>)>;
+/// What is not tried before its time, by what sources ask.
+type SetAside = Vec<(Arc<str>, Vec<(RefusedDocument, Instant)>)>;
 
 impl Documents {
     /// What was kept before a restart runs until sources tell of something else.
-    pub(crate) fn kept(findings: &Findings) -> Self {
-        let told = |(words, kept): (&String, &KeptSet<[Document]>)| {
-            (words.clone(), Told::new(kept.set.clone(), kept.set.clone()))
+    pub(crate) fn kept(findings: &Findings, sources: &[RouteSource]) -> Self {
+        let told = |RouteSource { question, .. }: &RouteSource| {
+            let kept = findings.documents.get(&findings.names.name(question))?;
+            Some((question.clone(), Told::new(kept.set.clone(), kept.set.clone())))
         };
-        Self { told: findings.documents.iter().map(told).collect(), ..Self::default() }
+        Self { told: sources.iter().filter_map(told).collect(), ..Self::default() }
     }
 
     /// A source has these documents now, and no others.
-    pub(crate) fn put(&mut self, words: &str, documents: Arc<[Document]>) {
-        match self.told.get_mut(words) {
+    pub(crate) fn put(&mut self, question: &Arc<str>, documents: Arc<[Document]>) {
+        match self.told.get_mut(question) {
             Some(told) => told.newest = documents,
-            None => drop(self.told.insert(words.to_owned(), Told::new(documents, Arc::default()))),
+            None => drop(self.told.insert(question.clone(), Told::new(documents, Arc::default()))),
         }
     }
 
     /// These run now: of the sources of the configuration, and no others.
     pub(super) fn take(&mut self, accepted: Accepted) {
         let Accepted { sources, wait_for_found } = accepted;
-        self.told.retain(|words, _| sources.iter().any(|known| known.words == *words));
+        self.told.retain(|question, _| sources.iter().any(|known| known.question == *question));
         self.waits = None;
         self.wait_for_found = wait_for_found;
         self.takes += 1;
-        for AcceptedSource { words, running, good, flaws } in sources {
-            match self.told.get_mut(&words) {
+        for AcceptedSource { question, running, good, flaws } in sources {
+            match self.told.get_mut(&question) {
                 Some(told) => {
                     self.changes += u64::from(told.running != running || told.good != good);
                     (told.running, told.good, told.flaws) = (running, good, flaws);
@@ -123,7 +125,7 @@ impl Documents {
                 // Of a source that comes back with an older configuration: they are all that is known until it tells.
                 None if !good.is_empty() => {
                     self.changes += 1;
-                    self.told.insert(words, Told { running, flaws, ..Told::new(good.clone(), good) });
+                    self.told.insert(question, Told { running, flaws, ..Told::new(good.clone(), good) });
                 }
                 None => {}
             }
@@ -159,8 +161,8 @@ impl Documents {
 
     /// These are not tried again before their time.
     fn set_aside(&mut self, refused: SetAside) {
-        for (words, refused) in refused {
-            if let Some(told) = self.told.get_mut(&words) {
+        for (question, refused) in refused {
+            if let Some(told) = self.told.get_mut(&question) {
                 told.refused = refused;
             }
         }
@@ -172,15 +174,15 @@ impl Documents {
     }
 
     /// Why documents of this source do not run, for people.
-    fn left_out(&self, words: &str) -> Vec<String> {
+    fn left_out(&self, question: &str) -> Vec<String> {
         let waits = self.waits.iter().map(|why| format!("documents of sources wait: {why}"));
-        waits.chain(self.flaws(words).iter().cloned()).collect()
+        waits.chain(self.flaws(question).iter().cloned()).collect()
     }
 
     /// Those that run.
     pub(super) fn running(&self) -> Accepted {
-        let each = self.told.iter().map(|(words, told)| AcceptedSource {
-            words: words.clone(),
+        let each = self.told.iter().map(|(question, told)| AcceptedSource {
+            question: question.clone(),
             running: told.running.clone(),
             good: told.good.clone(),
             flaws: told.flaws.clone(),
@@ -189,13 +191,13 @@ impl Documents {
     }
 
     /// Why documents of this source do not run.
-    pub(super) fn flaws(&self, words: &str) -> &[String] {
-        self.told.get(words).map_or(&[], |told| &told.flaws)
+    pub(super) fn flaws(&self, question: &str) -> &[String] {
+        self.told.get(question).map_or(&[], |told| &told.flaws)
     }
 
     /// Whether these are the ones that run, whatever is said of the others.
     fn are_running(&self, accepted: &Accepted) -> bool {
-        accepted.sources.iter().all(|source| match self.told.get(&source.words) {
+        accepted.sources.iter().all(|source| match self.told.get(&source.question) {
             Some(told) => told.running == source.running,
             None => source.running.is_empty(),
         })
@@ -220,7 +222,7 @@ impl Documents {
             let all = told.refused.iter().filter(|(_, until)| now.is_some_and(|now| now < *until));
             all.cloned().collect()
         };
-        let offer = |source: &RouteSource| match self.told.get(&source.words) {
+        let offer = |source: &RouteSource| match self.told.get(&source.question) {
             Some(told) => Offer {
                 source: source.words.clone(),
                 documents: told.newest.clone(),
@@ -248,15 +250,15 @@ impl Documents {
         };
         let until = Instant::now() + REFUSED_TIME;
         let set_aside = sources.iter().zip(refused).map(|(source, new)| {
-            let known = self.told.get(&source.words).map(untried).unwrap_or_default();
+            let known = self.told.get(&source.question).map(untried).unwrap_or_default();
             let new = new.into_iter().map(|refused| (refused, until));
-            (source.words.clone(), known.into_iter().chain(new).collect())
+            (source.question.clone(), known.into_iter().chain(new).collect())
         });
         let set_aside = set_aside.collect();
         let each = sources.into_iter().zip(running).zip(good).enumerate();
-        let each = each.map(|(at, ((RouteSource { words, .. }, running), good))| {
+        let each = each.map(|(at, ((RouteSource { question, .. }, running), good))| {
             let flaws = of(at);
-            AcceptedSource { words, running, good, flaws }
+            AcceptedSource { question, running, good, flaws }
         });
         let accepted = Accepted { sources: each.collect(), wait_for_found: waits_for_found };
         (loaded, accepted, set_aside)
@@ -274,9 +276,10 @@ fn in_sentences(mut flaws: impl Iterator<Item = String>) -> Vec<String> {
 /// What is not told yet of what does not run, a line each.
 pub(crate) fn news(before: &Documents, accepted: &Accepted) -> Vec<String> {
     let each = accepted.sources.iter();
-    let each = each.flat_map(|source| source.flaws.iter().map(move |flaw| (&source.words, flaw)));
-    let new = each.filter(|(words, flaw)| !before.flaws(words).contains(flaw));
-    new.map(|(words, flaw)| format!("{words}: {flaw}")).collect()
+    let each = each.flat_map(|source| source.flaws.iter().map(move |flaw| (&source.question, flaw)));
+    let new = each.filter(|(question, flaw)| !before.flaws(question).contains(flaw));
+    let words = |question: &str| question.lines().next().unwrap_or_default().to_owned();
+    new.map(|(question, flaw)| format!("{}: {flaw}", words(question))).collect()
 }
 
 /// All that a merge is made of, as it was when it began: a merge of many documents takes seconds, and nobody waits for
@@ -352,8 +355,8 @@ impl Shared {
     pub(super) fn take_documents(&self, id: &str, documents: Arc<[Document]>) {
         let mut origin = self.origin();
         let source = origin.settings.route_sources.iter().find(|source| *source.id == *id);
-        if let Some(words) = source.map(|source| source.words.clone()) {
-            origin.documents.put(&words, documents);
+        if let Some(question) = source.map(|source| source.question.clone()) {
+            origin.documents.put(&question, documents);
         }
     }
 
@@ -402,15 +405,15 @@ impl Shared {
     }
 
     /// What runs of the documents of each source and when that was right.
-    pub(super) fn documents_now(&self) -> BTreeMap<String, KeptSet<[Document]>> {
+    pub(super) fn documents_now(&self) -> Vec<(Arc<str>, KeptSet<[Document]>)> {
         let (origin, now) = (self.origin(), SystemTime::now());
         let all = origin.settings.route_sources.iter().filter_map(|source| {
             let status = self.route_board().get(&source.id)?;
-            let told = origin.documents.told.get(&source.words)?;
+            let told = origin.documents.told.get(&source.question)?;
             let heard = status.heard.and_then(|heard| now.checked_sub(heard.elapsed()));
             let at =
                 heard.filter(|_| status.count.is_some()).or(status.kept.map(|(at, _)| at)).unwrap_or(now);
-            Some((source.words.clone(), KeptSet { at, set: told.good.clone() }))
+            Some((source.question.clone(), KeptSet { at, set: told.good.clone() }))
         });
         all.collect()
     }
@@ -420,7 +423,7 @@ impl Shared {
         let origin = self.origin();
         let all = origin.settings.route_sources.iter().filter_map(|source| {
             let status = self.route_board().get(&source.id)?;
-            let (documents, left_out) = (status.count, origin.documents.left_out(&source.words));
+            let (documents, left_out) = (status.count, origin.documents.left_out(&source.question));
             Some(SourceStatus { documents, left_out, ..shown(status) })
         });
         all.collect()

@@ -1,8 +1,8 @@
 //! What sources have found last, on disk: a start whose registry does not answer goes on with it.
 //!
 //! One file in the directory of `state:`, written whole by a thread of its own, at most every [`KEEP_PAUSE`] and once
-//! more when the proxy ends. Sources stand in it by their words, which hold no secrets. It has a section for sets of
-//! endpoints and one for documents (`route_sources`).
+//! more when the proxy ends. Sources stand in it by names ([`KeptNames`]) that show no secret of their settings. It has
+//! a section for sets of endpoints and one for documents (`route_sources`).
 
 use super::base::Base;
 use super::kept_file;
@@ -10,15 +10,17 @@ use super::state_writer::StateWriter;
 use crate::operator_log::warn;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use thalweg_core::limits::ENDPOINTS;
-use thalweg_discovery::{Document, Found, SourceStatus, Sources, words};
+use thalweg_discovery::{Document, Found, SourceStatus, Sources};
 
 /// The file in the state directory.
 const FILE: &str = "sources.json";
@@ -44,9 +46,40 @@ impl<T: ?Sized> Clone for KeptSet<T> {
     }
 }
 
-/// What sources have found, by their words.
+/// Names of sources in the file: keyed digests of all their settings. Those of sources with other settings differ, and
+/// outlast a restart.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub(crate) struct KeptNames(Arc<str>);
+
+impl KeptNames {
+    /// With a key of their own, from the random numbers of the system that `RandomState` begins with.
+    fn random() -> Self {
+        let random = RandomState::new();
+        let key: Vec<u8> = (0..4_u8).flat_map(|part| random.hash_one(part).to_be_bytes()).collect();
+        Self(hex(&key).into())
+    }
+
+    /// The name of the source with this id, or with this question.
+    pub(crate) fn name(&self, id: &str) -> String {
+        // The key has one length, so no other pair of a key and an id has the same bytes.
+        hex(&Sha256::new().chain_update(&*self.0).chain_update(id).finalize())
+    }
+}
+
+impl fmt::Debug for KeptNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeptNames(…)")
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What sources have found, by their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
+    pub(crate) names: KeptNames,
     pub(crate) endpoints: BTreeMap<String, KeptSet<[Found]>>,
     pub(crate) documents: BTreeMap<String, KeptSet<[Document]>>,
 }
@@ -74,13 +107,16 @@ impl KeptSources {
     /// What was kept before a restart. A file that cannot be read is given up with a word to the operator.
     pub(crate) fn open(directory: Option<&Path>, now: SystemTime) -> Self {
         let Some(path) = directory.map(|directory| directory.join(FILE)) else { return Self::default() };
-        let findings = load(&path, now).unwrap_or_else(|error| {
+        let mut findings = load(&path, now).unwrap_or_else(|error| {
             let path = path.display();
             warn(format_args!(
                 "what sources found before cannot be read from {path}: {error}; it is not used"
             ));
             Findings::default()
         });
+        if findings.names == KeptNames::default() {
+            findings.names = KeptNames::random();
+        }
         Self { path: Some(path), writer: None, findings, kept: None }
     }
 
@@ -130,7 +166,7 @@ impl KeptSources {
     /// Says on the board what was kept of sources that have not answered yet.
     pub(crate) fn show(&self, base: &Base, board: &Sources) {
         for (_, discover) in base.sources() {
-            if let Some(kept) = self.findings.endpoints.get(&words(&*discover.source)) {
+            if let Some(kept) = self.findings.endpoints.get(&self.findings.names.name(&discover.id)) {
                 board.tell_kept(&discover.id, (kept.at, kept.set.len()));
             }
         }
@@ -146,12 +182,12 @@ impl KeptSources {
     ) -> BTreeMap<String, KeptSet<[Found]>> {
         let mut all = BTreeMap::new();
         for (_, discover) in base.sources() {
-            let words = words(&*discover.source);
-            let Some(set) = base.found().of_words(&words) else { continue };
+            let Some(set) = base.found().get(&discover.id) else { continue };
+            let name = self.findings.names.name(&discover.id);
             let status = board.get(&discover.id).filter(|status| status.count.is_some());
             let heard = status.and_then(|status| now.checked_sub(status.heard?.elapsed()));
-            let before = self.findings.endpoints.get(&words).map(|kept| kept.at);
-            all.insert(words, KeptSet { at: heard.or(before).unwrap_or(now), set: set.clone() });
+            let before = self.findings.endpoints.get(&name).map(|kept| kept.at);
+            all.insert(name, KeptSet { at: heard.or(before).unwrap_or(now), set: set.clone() });
         }
         all
     }
@@ -181,7 +217,9 @@ impl fmt::Display for Date {
 #[derive(Default, Deserialize, Serialize)]
 #[serde(default)]
 struct FindingsSpec {
-    /// By the words of the source.
+    /// The key of the names of sources.
+    key: String,
+    /// By the name of the source.
     endpoints: BTreeMap<String, EndpointsSpec>,
     /// Likewise.
     documents: BTreeMap<String, DocumentsSpec>,
@@ -263,31 +301,32 @@ fn load(path: &Path, now: SystemTime) -> io::Result<Findings> {
     if size > FILE_BYTES as u64 {
         return Err(io::Error::other(format!("it is larger than {} MiB", FILE_BYTES >> 20)));
     }
-    let FindingsSpec { endpoints, documents } = kept_file::load(path)?;
-    let endpoints = endpoints.into_iter().filter_map(|(words, EndpointsSpec { at, set })| {
+    let FindingsSpec { key, endpoints, documents } = kept_file::load(path)?;
+    let endpoints = endpoints.into_iter().filter_map(|(name, EndpointsSpec { at, set })| {
         let set = set.into_iter().filter_map(FoundSpec::read).take(ENDPOINTS).collect();
-        Some((words, KeptSet { at: time(at, now)?, set }))
+        Some((name, KeptSet { at: time(at, now)?, set }))
     });
-    let documents = documents.into_iter().filter_map(|(words, DocumentsSpec { at, set })| {
+    let documents = documents.into_iter().filter_map(|(name, DocumentsSpec { at, set })| {
         let document = |DocumentSpec { name, text }| Document { name: name.into(), text: text.into() };
-        Some((words, KeptSet { at: time(at, now)?, set: set.into_iter().map(document).collect() }))
+        Some((name, KeptSet { at: time(at, now)?, set: set.into_iter().map(document).collect() }))
     });
-    Ok(Findings { endpoints: endpoints.collect(), documents: documents.collect() })
+    let names = KeptNames(key.into());
+    Ok(Findings { names, endpoints: endpoints.collect(), documents: documents.collect() })
 }
 
 fn store(path: &Path, findings: &Findings) -> io::Result<()> {
-    let mut spec = FindingsSpec::default();
-    for (words, kept) in &findings.endpoints {
+    let mut spec = FindingsSpec { key: findings.names.0.to_string(), ..FindingsSpec::default() };
+    for (name, kept) in &findings.endpoints {
         let set = kept.set.iter().map(FoundSpec::of).collect();
-        spec.endpoints.insert(words.clone(), EndpointsSpec { at: seconds(kept.at), set });
+        spec.endpoints.insert(name.clone(), EndpointsSpec { at: seconds(kept.at), set });
     }
-    for (words, kept) in &findings.documents {
+    for (name, kept) in &findings.documents {
         let document = |document: &Document| {
             let (name, text) = (document.name.to_string(), document.text.to_string());
             DocumentSpec { name, text }
         };
         let set = kept.set.iter().map(document).collect();
-        spec.documents.insert(words.clone(), DocumentsSpec { at: seconds(kept.at), set });
+        spec.documents.insert(name.clone(), DocumentsSpec { at: seconds(kept.at), set });
     }
     let bytes = serde_json::to_vec(&spec)?;
     if bytes.len() > FILE_BYTES {
@@ -308,13 +347,17 @@ mod tests {
     }
 
     fn findings(at: SystemTime) -> Findings {
+        findings_of(at, &KeptNames::random())
+    }
+
+    fn findings_of(at: SystemTime, names: &KeptNames) -> Findings {
         let labels = [("zone", "a"), ("version", "v2")].into_iter().collect();
         let secure = Found { scheme: Some("https"), weight: 3, tier: 2, labels, ..Found::at("::1", 8443) };
         let document = Document { name: "checkout".into(), text: "routes: [ { to: a } ]\n".into() };
-        let mut findings = Findings::default();
+        let mut findings = Findings { names: names.clone(), ..Findings::default() };
         let set = [Found::at("10.0.0.1", 80), secure].into();
-        findings.endpoints.insert("etcd: /s/ at http://127.0.0.1:2379".into(), KeptSet { at, set });
-        findings.documents.insert("redis: r at x".into(), KeptSet { at, set: [document].into() });
+        findings.endpoints.insert(names.name("etcd: /s/"), KeptSet { at, set });
+        findings.documents.insert(names.name("redis: r"), KeptSet { at, set: [document].into() });
         findings
     }
 
@@ -325,21 +368,31 @@ mod tests {
         let now = Instant::now();
         let mut kept = KeptSources::open(Some(&directory), at);
         assert!(kept.findings().endpoints.is_empty() && kept.is_due(0, now));
-        kept.keep(findings(at), 1, now);
+        let names = kept.findings().names.clone();
+        kept.keep(findings_of(at, &names), 1, now);
         assert!(
             !kept.is_due(1, now + KEEP_PAUSE) && !kept.is_due(2, now) && kept.is_due(2, now + KEEP_PAUSE)
         );
         assert!(kept.is_due(1, now + KEEP_EVERY), "that it is still right is kept too");
         assert!(kept.settle(Duration::from_secs(30)));
         let read = KeptSources::open(Some(&directory), at + Duration::from_secs(60));
-        let (one, other) = (findings(at), read.findings());
-        for (words, set) in &one.endpoints {
-            assert_eq!((other.endpoints[words].at, &other.endpoints[words].set), (at, &set.set));
+        let (one, other) = (findings_of(at, &names), read.findings());
+        assert_eq!(other.names, names, "a source has the same name after a restart");
+        for (name, set) in &one.endpoints {
+            assert_eq!((other.endpoints[name].at, &other.endpoints[name].set), (at, &set.set));
         }
-        for (words, set) in &one.documents {
-            assert_eq!((other.documents[words].at, &other.documents[words].set), (at, &set.set));
+        for (name, set) in &one.documents {
+            assert_eq!((other.documents[name].at, &other.documents[name].set), (at, &set.set));
         }
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn names_tell_sources_apart_and_show_none_of_their_settings() {
+        let names = KeptNames::random();
+        assert_ne!(names.name("http token a"), names.name("http token b"));
+        assert_ne!(names.name("http token a"), KeptNames::random().name("http token a"));
+        assert!(!format!("{names:?}").contains(&*names.0) && !names.name("token").contains("token"));
     }
 
     #[test]

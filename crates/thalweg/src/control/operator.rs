@@ -23,7 +23,6 @@ use thalweg_admin::{ConfigOrigin, Refusal, Via};
 use thalweg_config::protections::Apart;
 use thalweg_config::settings::Discover;
 use thalweg_config::{check_text, endpoint_address};
-use thalweg_discovery::words;
 use thalweg_proxy::Plan;
 use thalweg_upstream::{Endpoint, EndpointLimits, Labels, Mode, Service};
 
@@ -227,7 +226,7 @@ impl Made {
     /// Whether the operator has this service with this source.
     fn has(&self, service: &str, source: &Discover) -> bool {
         let own = self.discover.get(service);
-        own.is_some_and(|own| words(&*own.source) == words(&*source.source))
+        own.is_some_and(|own| own.id == source.id)
     }
 }
 

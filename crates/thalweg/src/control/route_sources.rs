@@ -152,10 +152,10 @@ pub(crate) async fn first_documents(
     let Some(file) = file.filter(|_| !alone.settings.route_sources.is_empty()) else {
         return (alone, route_sources, Documents::default());
     };
-    let (mut documents, board) = (Documents::kept(kept), route_sources.board());
+    let (mut documents, board) = (Documents::kept(kept, &alone.settings.route_sources), route_sources.board());
     let settings = alone.settings.clone();
-    for RouteSource { id, words, .. } in &settings.route_sources {
-        if let Some(KeptSet { at, set }) = kept.documents.get(words) {
+    for RouteSource { id, question, .. } in &settings.route_sources {
+        if let Some(KeptSet { at, set }) = kept.documents.get(&kept.names.name(question)) {
             board.tell_kept(id, (*at, set.len()));
         }
     }
@@ -164,7 +164,7 @@ pub(crate) async fn first_documents(
             match route_sources.watches.news().await {
                 News::Set(id, set) => {
                     let source = settings.route_sources.iter().find(|source| source.id == id);
-                    source.into_iter().for_each(|source| documents.put(&source.words, set.clone()));
+                    source.into_iter().for_each(|source| documents.put(&source.question, set.clone()));
                 }
                 News::Turned(id, failure) => route_sources.early.push((id, failure)),
             }

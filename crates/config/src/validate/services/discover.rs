@@ -45,7 +45,7 @@ pub(super) fn discover(
     let id = thalweg_discovery::id(&*source);
     let words = Partly::of(thalweg_discovery::words(&*source), &id);
     let policy = DiscoverPolicy { source: words, scheme, subset };
-    Some((policy, Discover { source, id, written: Vec::new() }))
+    Some((policy, Discover { source, id, written: Vec::new(), is_added: false }))
 }
 
 /// In the place of endpoints that are not known yet, where it matters what is spoken with them.

@@ -175,3 +175,56 @@ fn what_is_found_is_never_the_process_itself() {
     let told = taken.flaw.unwrap();
     assert!(told.ends_with("is left out: it is the admin API or the metrics"), "{told}");
 }
+
+/// Two URLs, logins or search domains are two sources, whatever their words.
+#[test]
+fn a_source_of_a_document_puts_nothing_into_a_service_of_the_file() {
+    let url = |rest: &str| format!("{{ discover: {{ http: {{ url: 'http://127.0.0.1:9/reg?svc={rest} }} }} }}");
+    let dns = |search: &str| format!("{{ discover: {{ dns: {{ name: x, port: 80, search: {search} }} }} }}");
+    let file = format!(
+        "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\n\
+         services: {{ a: {}, b: {}, c: {} }}\n\
+         routes: [ {{ match: {{ path: /a }}, to: a }}, {{ match: {{ path: /b }}, to: b }}, {{ to: c }} ]\n",
+        url("a', token: { value: t }"),
+        url("b'"),
+        dns("one.test"),
+    );
+    let document = format!("services: {{ e: {}, f: {}, g: {} }}", url("evil'"), url("a'"), dns("two.test"));
+    let loaded = loaded_of(&file, &document);
+    let again = |found: &FoundSets| {
+        let loaded = loaded_of(&file, &document);
+        Base::with_documents(loaded.plan, (&loaded.settings.discover, found), loaded.apart)
+    };
+    let mut base =
+        Base::with_documents(loaded.plan, (&loaded.settings.discover, &FoundSets::default()), loaded.apart);
+    for (at, service) in ["a", "b", "c", "e", "f", "g"].iter().enumerate() {
+        take(&mut base, service, &[&format!("10.0.0.{at}")]);
+    }
+    for base in [again(base.found()), base] {
+        for (at, service) in ["a", "b", "c", "e", "f", "g"].iter().enumerate() {
+            assert_eq!(endpoints(&base, service), [format!("10.0.0.{at}:80")], "{service}");
+        }
+    }
+}
+
+#[test]
+fn a_service_of_the_file_goes_on_with_what_is_known_when_its_login_changes() {
+    let service = |rest: &str| format!("{{ discover: {{ http: {{ url: 'http://127.0.0.1:9/{rest} }} }} }}");
+    let base = |(file, document): (&str, &str), found: &FoundSets| {
+        let file = format!(
+            "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\n\
+             services: {{ a: {} }}\nroutes: [ {{ to: a }} ]\n",
+            service(file)
+        );
+        let loaded = loaded_of(&file, &format!("services: {{ d: {} }}", service(document)));
+        Base::with_documents(loaded.plan, (&loaded.settings.discover, found), loaded.apart)
+    };
+    let mut first = base(("x?a', token: { value: one }", "y', token: { value: one }"), &FoundSets::default());
+    take(&mut first, "a", &["10.0.0.1"]);
+    take(&mut first, "d", &["10.0.0.2"]);
+    let next = base(("x?a', token: { value: two }, interval: 9s", "y'"), first.found());
+    assert_eq!(endpoints(&next, "a"), ["10.0.0.1:80"]);
+    assert!(endpoints(&next, "d").is_empty(), "a document without the login has nothing that it found");
+    let other = base(("x?b', token: { value: one }", "y'"), first.found());
+    assert!(endpoints(&other, "a").is_empty(), "another URL");
+}

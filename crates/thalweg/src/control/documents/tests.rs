@@ -8,15 +8,15 @@ fn documents(text: &str) -> Arc<[Document]> {
 
 fn taken(text: &str, flaws: &[&str]) -> Accepted {
     let flaws = flaws.iter().map(|flaw| (*flaw).to_owned()).collect();
-    let (words, running, good) = ("etcd".to_owned(), documents(text), documents(text));
-    let sources = vec![AcceptedSource { words, running, good, flaws }];
+    let (question, running, good) = (Arc::from("etcd"), documents(text), documents(text));
+    let sources = vec![AcceptedSource { question, running, good, flaws }];
     Accepted { sources, wait_for_found: false }
 }
 
 #[test]
 fn what_comes_back_with_an_older_configuration_is_known_until_its_source_tells() {
     let mut all = Documents::default();
-    all.put("other", documents("new"));
+    all.put(&"other".into(), documents("new"));
     all.take(taken("old", &[]));
     assert!(all.are_running(&taken("old", &["a flaw"])) && !all.are_running(&taken("new", &[])));
     assert_eq!((all.told.len(), all.changes()), (1, 1));
@@ -37,13 +37,13 @@ fn a_document_leaves_the_plan_when_the_file_protects_its_endpoint_and_comes_back
     let alone = || check_text("a.yaml", FILE, &|_| None).unwrap_or_else(|report| panic!("{report}"));
     let text = "services: { side: { endpoints: [ 'http://10.0.0.7' ] } }\n\
                 routes: [ { name: side, match: { host: side.test }, to: side } ]";
-    let (words, discover) =
-        (alone().settings.route_sources[0].words.clone(), alone().settings.discover["inner"].clone());
+    let (question, discover) =
+        (alone().settings.route_sources[0].question.clone(), alone().settings.discover["inner"].clone());
     let (mut all, mut found) = (Documents::default(), FoundSets::default());
-    all.put(&words, documents(text));
+    all.put(&question, documents(text));
     let mut merge = |all: &mut Documents, hosts: &[&str]| {
         let set = hosts.iter().map(|host| thalweg_discovery::Found::at(*host, 80)).collect();
-        found.put(&*discover.source, set);
+        found.put(&discover.id, set);
         let (loaded, accepted) = all.merge(alone(), ("a.yaml", FILE), &found);
         let is_other = !all.are_running(&accepted);
         all.take(accepted);
@@ -52,10 +52,10 @@ fn a_document_leaves_the_plan_when_the_file_protects_its_endpoint_and_comes_back
     };
     assert_eq!(merge(&mut all, &["10.0.0.1"]), (true, true, false));
     assert_eq!(merge(&mut all, &["10.0.0.1", "10.0.0.7"]), (false, true, true));
-    assert!(all.flaws(&words)[0].contains("only the file may take protections away"));
+    assert!(all.flaws(&question)[0].contains("only the file may take protections away"));
     assert_eq!(merge(&mut all, &["10.0.0.7"]), (false, false, true), "it stays out");
     assert_eq!(merge(&mut all, &["10.0.0.1"]), (true, true, false), "it comes back");
-    assert!(all.flaws(&words).is_empty());
+    assert!(all.flaws(&question).is_empty());
 }
 
 #[test]

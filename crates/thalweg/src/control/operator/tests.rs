@@ -54,7 +54,7 @@ fn base(text: &str, hosts: &[&str]) -> Base {
     let loaded = check_text(NAME, text, &|_| None).unwrap_or_else(|report| panic!("{}", report.lines()));
     let mut found = FoundSets::default();
     for discover in loaded.settings.discover.values() {
-        found.put(&*discover.source, hosts.iter().map(|host| Found::at(*host, 80)).collect());
+        found.put(&discover.id, hosts.iter().map(|host| Found::at(*host, 80)).collect());
     }
     Base::new(loaded.plan, &loaded.settings.discover, &found)
 }
