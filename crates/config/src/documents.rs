@@ -161,8 +161,7 @@ pub fn with_documents(
     Merged { loaded, running, good: by_offer(offers, &set), flaws, refused, waits_for_found }
 }
 
-/// Marks the endpoints that documents have added: all endpoints of services that are not in the file. If a route of
-/// the file lists URLs, its implicit service loses its name to a document's service of the same name.
+/// Marks the endpoints that documents have added: all endpoints of services that are not in the file.
 fn mark_added(alone: &Plan, with: &mut Loaded, joined: &[Joined]) {
     let known: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
     let mut added: HashSet<Arc<str>> =
@@ -344,10 +343,30 @@ fn unprotected(
         (services.get(&*own.service).or(by_route).copied(), format!("only the file may say that: {own}"))
     });
     let calls = calls(alone, loaded, joined);
-    let all: Vec<(Option<&Id>, String)> = past.chain(own).chain(calls).collect();
+    let names = names_of_file(alone, joined);
+    let all: Vec<(Option<&Id>, String)> = names.into_iter().chain(past).chain(own).chain(calls).collect();
     let why = all.first()?.1.clone();
     let faulty = all.into_iter().filter_map(|(id, why)| Some((id?.clone(), why))).collect();
     Some(Refused { faulty, why })
+}
+
+/// The documents with a name that the file gives without writing it under `routes` or `services`: a route that lists
+/// URLs, or a listener for connections, has a service of its own name, which would get another name beside the
+/// document's. Protections are compared by these names.
+fn names_of_file<'j>(alone: &Plan, joined: &'j [Joined]) -> Vec<(Option<&'j Id>, String)> {
+    let services: HashSet<&str> = alone.services.iter().map(|service| &*service.name).collect();
+    let routes: HashSet<&str> = alone.routes.iter().map(|route| &*route.name).collect();
+    let mut found = Vec::new();
+    for joined in joined {
+        let services = joined.services.iter().filter(|name| services.contains(name.as_str()));
+        let routes = joined.routes.iter().filter(|name| routes.contains(name.as_str()));
+        let all = services.map(|name| ("service", name)).chain(routes.map(|name| ("route", name)));
+        found.extend(all.map(|(what, name)| {
+            let why = format!("the {what} `{name}` has the name of a route or listener of the file; choose another one");
+            (Some(&joined.id), why)
+        }));
+    }
+    found
 }
 
 /// The documents for which the process would ask a place that the file reaches through filters alone. The address that

@@ -393,27 +393,29 @@ fn no_document_has_labels_of_its_own() {
     assert_eq!(routes(&merged), ["inner", "shop"]);
 }
 
-/// The service of a route that lists URLs is named after the route, unless a service has that name.
+/// The service of a route that lists URLs is named after the route, that of a listener for connections after the
+/// listener; a service of a document would take the name away, and with it the guards that are known by it.
 #[test]
-fn a_service_with_the_name_of_a_route_of_the_file_is_one_of_the_document() {
-    let file = "listeners: { web: { address: '127.0.0.1:0' } }\n\
-                routes: [ { name: shop, match: { host: shop.test }, to: [ 'http://10.0.0.1:1' ] } ]\n";
-    let text = "services: { shop: { endpoints: ['http://more.test:9'] } }\n\
-                routes: [ { name: more, match: { host: more.test }, to: shop } ]";
-    let alone = check_text("a.yaml", file, &|_| None).map_err(|report| report.to_string()).unwrap();
-    let (documents, good, refused) = (documents(&[("x", text)]), Arc::default(), Arc::default());
-    let offer = Offer { source: "etcd".into(), documents, good, refused };
-    let merged = with_documents(alone, ("a.yaml", file.as_bytes()), &|_| None, (&[offer], &|_| None));
-    assert_eq!(flaws(&merged), "");
-    let added: Vec<_> = merged
-        .loaded
-        .plan
-        .services
-        .iter()
-        .flat_map(|it| &it.endpoints)
-        .map(|it| (&*it.url, it.is_added))
-        .collect();
-    assert_eq!(added, [("http://more.test:9", true), ("http://10.0.0.1:1", false)]);
+fn a_document_takes_no_name_that_the_file_gives_to_a_service() {
+    let file = "listeners:\n\
+                \x20 web: { address: '127.0.0.1:0' }\n\
+                \x20 db: { address: '127.0.0.1:0', protocol: tcp, access: { allow: [ 10.0.0.0/8 ] }, to: [ 'tcp://10.0.0.2:1' ] }\n\
+                services: { twice: { endpoints: ['http://10.0.0.3:1'] } }\n\
+                routes:\n\
+                - { name: shop, match: { host: shop.test }, to: [ 'http://10.0.0.1:1' ] }\n\
+                - { name: twice, match: { host: twice.test }, to: [ 'http://10.0.0.1:1' ] }\n";
+    for (name, kind) in
+        [("shop", "services"), ("db", "services"), ("route twice", "services"), ("db", "routes")]
+    {
+        let text = match kind {
+            "routes" => format!("routes: [ {{ name: {name}, match: {{ path: /x }}, to: twice }} ]"),
+            _ => format!("services: {{ '{name}': {{ endpoints: ['http://127.0.0.1:9'], health: /up }} }}"),
+        };
+        let told = told(file, &text);
+        assert!(told.contains("has the name of a route or listener of the file"), "{text}: {told}");
+    }
+    let own = "routes: [ { name: more, match: { path: /more }, to: [ 'http://127.0.0.1:9' ] } ]";
+    assert_eq!(told(file, own), "");
 }
 
 /// The file has a guard for some paths of a service.

@@ -77,8 +77,7 @@ pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     found
 }
 
-/// The positions of the routes of documents: after the file's routes and before the routes of L4 listeners. Names
-/// cannot identify them: an L4 route has the name of its listener, which documents may use.
+/// The positions of the routes of documents: after the file's routes and before the routes of L4 listeners.
 pub(crate) fn added_routes(alone: &Plan, with: &Plan) -> Range<usize> {
     alone.table.len()..with.table.len()
 }
