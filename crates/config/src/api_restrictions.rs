@@ -27,7 +27,7 @@ pub(crate) use concealed::concealed;
 pub use redacted::{redact, restore};
 pub use secrets::REDACTED;
 pub(crate) use secrets::{secret_places, secret_places_in};
-pub(crate) use sent::{Carriers, carriers};
+pub(crate) use sent::{Carriers, astray_by_documents, carriers};
 
 /// Keys that a port must keep even under another listener's name.
 const OF_PORTS: &[&str] = &["tls", "proxy_protocol"];

@@ -15,11 +15,13 @@ use crate::parse::{Kind, Node};
 use crate::source::Span;
 #[cfg(test)]
 pub(super) use loads::NEVER_CALL;
-use loads::{Carried, File, Names, Shows};
-use std::collections::{BTreeMap, BTreeSet};
+use loads::{Carried, File, Names, Shows, sends_secrets};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A secret, its destinations, and the placeholders that may show it.
 struct Flow {
+    /// The route or service that sends it.
+    by: Span,
     secret: Carried,
     to: BTreeSet<String>,
     shows: Vec<Shows>,
@@ -32,14 +34,20 @@ struct Known {
     shows: BTreeSet<(String, String)>,
 }
 
-/// Finds secrets of the file on disk that would be sent to new destinations, or shown.
-pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
+/// What a file does with its secrets, by their texts.
+fn known(file: &Node) -> BTreeMap<String, Known> {
     let mut known: BTreeMap<String, Known> = BTreeMap::new();
-    for Flow { secret, to, shows } in flows(on_disk, Names::Called) {
+    for Flow { secret, to, shows, .. } in flows(file, Names::Called) {
         let known = known.entry(secret.text).or_default();
         known.to.extend(to);
         known.shows.extend(shows.into_iter().map(|it| (it.place, it.text)));
     }
+    known
+}
+
+/// Finds secrets of the file on disk that would be sent to new destinations, or shown.
+pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>) {
+    let known = known(on_disk);
     let mut breach = |key: &str, span: Span| {
         if breaches.iter().all(|breach| breach.key != key) {
             breaches.push(Breach { key: key.to_owned(), span });
@@ -48,7 +56,7 @@ pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>)
     if !known.is_empty() {
         elsewhere(on_disk, arrived, &mut breach);
     }
-    for Flow { secret, to, shows } in flows(arrived, Names::All) {
+    for Flow { secret, to, shows, .. } in flows(arrived, Names::All) {
         match known.get(&secret.text) {
             Some(before) => {
                 if !to.is_subset(&before.to) {
@@ -62,6 +70,46 @@ pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>)
             None => {}
         }
     }
+}
+
+/// Sections whose filters run before those of every route of a document.
+const OF_ALL: &[&str] = &["defaults", "listeners"];
+
+/// Finds routes and services of documents that send a secret of the file `alone` to a destination that the file does
+/// not send it to, or show it. `is_added` tells what stands in a document. What the file sends with the requests of all
+/// routes, and what it sends nowhere itself (a chain for documents), may go to the endpoints of all of its services.
+pub(crate) fn astray_by_documents(
+    alone: &Node,
+    joined: &Node,
+    is_added: &dyn Fn(Span) -> bool,
+) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    if !sends_secrets(alone) {
+        return breaches;
+    }
+    let known = known(alone);
+    let services = File::of(alone, Names::Called).services;
+    let of_file: BTreeSet<&String> = services.values().flat_map(|service| &service.endpoints).collect();
+    for Flow { by, secret, to, shows } in flows(joined, Names::All) {
+        if !is_added(by) || is_added(secret.span) {
+            continue;
+        }
+        let before = known.get(&secret.text);
+        let is_of_all = || OF_ALL.iter().any(|section| secret.key.starts_with(section));
+        let may_go = |place: &String| {
+            before.is_some_and(|before| before.to.contains(place))
+                || (before.is_none() || is_of_all()) && of_file.contains(place)
+        };
+        if !to.iter().all(may_go) {
+            breaches.push(Breach { key: secret.key.clone(), span: by });
+        }
+        let is_known = |it: &Shows| {
+            before.is_some_and(|before| before.shows.contains(&(it.place.clone(), it.text.clone())))
+        };
+        let shown = shows.iter().filter(|it| is_added(it.span) && !is_known(it));
+        breaches.extend(shown.map(|it| Breach { key: secret.key.clone(), span: it.span }));
+    }
+    breaches
 }
 
 /// Placeholders that may show a field, a path or a parameter that a filter has set.
@@ -134,8 +182,12 @@ pub(crate) fn carriers(tree: &Node) -> Carriers {
 fn flows(tree: &Node, names: Names) -> Vec<Flow> {
     let file = File::of(tree, names);
     let mut flows = Vec::new();
-    for service in file.services.values() {
+    let services = tree.entry("services").into_iter().flat_map(map_entries);
+    let places: HashMap<&str, Span> = services.map(|(name, service)| (name, service.span)).collect();
+    for (name, service) in &file.services {
+        let by = places.get(name).copied().unwrap_or_default();
         let own = |secret: &Carried| Flow {
+            by,
             secret: secret.clone(),
             to: service.endpoints.clone(),
             shows: Vec::new(),
@@ -144,12 +196,18 @@ fn flows(tree: &Node, names: Names) -> Vec<Flow> {
         let mut to = service.endpoints.clone();
         to.extend(file.endpoints(&service.load));
         let shows = file.shows(&service.load);
-        let flow = |secret: &Carried| Flow { secret: secret.clone(), to: to.clone(), shows: shows.clone() };
+        let flow =
+            |secret: &Carried| Flow { by, secret: secret.clone(), to: to.clone(), shows: shows.clone() };
         flows.extend(service.load.carried.iter().map(flow));
     }
-    for load in file.routes.iter().filter(|load| !load.carried.is_empty()) {
-        let (to, shows) = (file.endpoints(load), file.shows(load));
-        let flow = |secret: &Carried| Flow { secret: secret.clone(), to: to.clone(), shows: shows.clone() };
+    let routes = match tree.entry("routes").map(|routes| &routes.kind) {
+        Some(Kind::Seq(routes)) => &routes[..],
+        _ => &[],
+    };
+    for (load, route) in file.routes.iter().zip(routes).filter(|(load, _)| !load.carried.is_empty()) {
+        let (by, to, shows) = (route.span, file.endpoints(load), file.shows(load));
+        let flow =
+            |secret: &Carried| Flow { by, secret: secret.clone(), to: to.clone(), shows: shows.clone() };
         flows.extend(load.carried.iter().map(flow));
     }
     flows

@@ -125,3 +125,53 @@ fn a_document_tests_its_own_routes_alone() {
     assert!(flaws(&merged).contains("the route `shop` is left out"), "{}", flaws(&merged));
     assert_eq!(flaws(&merged).lines().count(), 1);
 }
+
+/// `Authorization` of a chain, of `defaults` and of a service of the file.
+#[test]
+fn a_document_sends_no_secret_of_the_file_elsewhere_and_shows_none() {
+    let set = |name: &str| format!("[ {{ headers: {{ request: {{ set: {{ {name}: t0p-secret }} }} }} }} ]");
+    let file = |defaults: &str| {
+        format!(
+            "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\n{defaults}\
+             chains: {{ inject: {}, unused: {} }}\n\
+             services: {{ app: {{ endpoints: ['http://127.0.0.1:1'] }}, more: {{ endpoints: ['http://127.0.0.1:2'] }} }}\n\
+             routes: [ {{ match: {{ path: /app/* }}, filters: [ {{ chain: inject }} ], to: app }} ]\n",
+            set("Authorization"),
+            set("X-Api-Key")
+        )
+    };
+    let plain = file("");
+    let inherited = file(&format!("defaults: {{ filters: {} }}\n", set("X-Internal-Token")));
+    let route = |filters: &str, to: &str| {
+        format!(
+            "services: {{ mine: {{ endpoints: ['http://127.0.0.1:9'] }} }}\n\
+             routes: [ {{ name: x, match: {{ path: /x }}, filters: [ {filters} ] {to} }} ]"
+        )
+    };
+    for (file, filters, to) in [
+        (&plain, "{ chain: inject }", ", to: app"),
+        (&plain, "{ chain: unused }", ", to: more"),
+        (&plain, "{ respond: { body: 'a={header.authorization}' } }", ""),
+        (&plain, "{ headers: { request: { set: { Authorization: own-secret } } } }", ", to: mine"),
+        (&inherited, "", ", to: more"),
+        (&inherited, "{ respond: { body: x } }", ""),
+    ] {
+        assert_eq!(told(file, &route(filters, to)), "", "{filters} {to}");
+    }
+    for (file, filters, to) in [
+        (&plain, "{ chain: inject }", ", to: mine"),
+        (&plain, "{ chain: inject }", ", to: more"),
+        (&plain, "{ chain: inject }", ", to: [ 'http://127.0.0.1:9' ]"),
+        (&plain, "{ chain: unused }", ", to: mine"),
+        (&plain, "{ chain: inject }, { mirror: mine }", ", to: app"),
+        (&plain, "{ chain: inject }, { respond: { body: 'a={header.authorization}' } }", ""),
+        (&inherited, "", ", to: mine"),
+        (&inherited, "{ redirect: 'https://127.0.0.1/?{header.x-internal-token}' }", ""),
+    ] {
+        let told = told(file, &route(filters, to));
+        assert!(told.contains("this would send or show the secret"), "{filters} {to}: {told}");
+        assert!(!told.contains("t0p-secret"), "{told}");
+    }
+    let of_service = "services: { mine: { endpoints: ['http://127.0.0.1:9'], filters: [ { chain: inject } ] } }";
+    assert!(told(&plain, of_service).contains("this would send or show the secret"));
+}

@@ -2,7 +2,7 @@
 
 use super::choose::{Id, Set};
 use super::{SECTIONS, with_help};
-use crate::api_restrictions::{forbidden, secret_places, secret_places_in};
+use crate::api_restrictions::{Breach, astray_by_documents, forbidden, secret_places, secret_places_in};
 use crate::diagnose::{Class, Problems, SpecError};
 use crate::include::Gathered;
 use crate::interpolate::{Filled, interpolate};
@@ -96,7 +96,11 @@ pub(crate) fn join(
     problems: &mut Problems,
 ) -> Vec<Joined> {
     let Some(mut root) = gathered.root.take() else { return Vec::new() };
-    let mut size = root.weight();
+    if parts.is_empty() {
+        gathered.root = Some(root);
+        return Vec::new();
+    }
+    let (alone, mut size) = (root.clone(), root.weight());
     let mut names = Names::of(&root);
     let of_file: HashSet<String> = called_addresses(&root).into_iter().map(|called| called.text).collect();
     let there: HashSet<&Id> = parts.iter().map(|part| part.id).collect();
@@ -140,8 +144,19 @@ pub(crate) fn join(
         }
         all.push(joined);
     }
+    secrets_astray((&alone, &root), &all, problems);
     gathered.root = Some(root);
     all
+}
+
+/// Tells of documents that send secrets of the file where the file does not, or show them.
+fn secrets_astray((alone, root): (&Node, &Node), all: &[Joined], problems: &mut Problems) {
+    let files: HashSet<u16> = all.iter().map(|joined| joined.file).collect();
+    for Breach { key, span } in astray_by_documents(alone, root, &|span: Span| files.contains(&span.file)) {
+        let message = format!("this would send or show the secret `{key}` of the file where the file does not");
+        let help = "write the route and its service in the file, or leave the filter with the secret out";
+        problems.push(SpecError::new(Class::Invalid, span, message).help(help));
+    }
 }
 
 /// Whether a document says only what a source may say.

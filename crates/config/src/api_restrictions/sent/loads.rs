@@ -261,6 +261,13 @@ impl Chains<'_> {
     }
 }
 
+/// Whether anything in a tree sends a secret.
+pub(super) fn sends_secrets(tree: &Node) -> bool {
+    let mut found = Vec::new();
+    carried(tree, &Path::default(), &mut found);
+    !found.is_empty()
+}
+
 /// Collects secrets in values that are sent.
 fn carried(node: &Node, path: &Path, found: &mut Vec<Carried>) {
     match &node.kind {
