@@ -22,6 +22,7 @@ mod guards;
 mod known;
 mod paths;
 mod places;
+mod stored;
 mod ways;
 
 pub use apart::Apart;

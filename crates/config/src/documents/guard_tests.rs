@@ -175,3 +175,79 @@ fn a_document_sends_no_secret_of_the_file_elsewhere_and_shows_none() {
     let of_service = "services: { mine: { endpoints: ['http://127.0.0.1:9'], filters: [ { chain: inject } ] } }";
     assert!(told(&plain, of_service).contains("this would send or show the secret"));
 }
+
+/// A file with an open way and a guarded one to a service.
+const PARTLY: &str = "\
+listeners: { web: { address: '127.0.0.1:0' } }
+chains:
+  safe: [ { auth: { network: 10.0.0.0/8, forward: { X-User: root } } } ]
+  unless: [ { auth: { network: 10.0.0.0/8 }, when: { header: { x-kind: a } } } ]
+  copied: [ { mirror: app } ]
+  kept: [ { cache: { key: { space: both }, share_verified: true } } ]
+services: { app: { endpoints: ['http://127.0.0.1:1'] }, shop: { endpoints: ['http://127.0.0.1:2'] } }
+routes:
+  - { name: users, match: { path: /u/* }, filters: [ { chain: safe } ], to: app }
+  - { name: kind, match: { path: /k/* }, filters: [ { chain: unless } ], to: app }
+  - { name: open, match: { path: /open/* }, filters: [ { chain: kept } ], to: app }
+  - { name: shop, match: { path: /shop/* }, filters: [ { chain: copied }, { cache: {} } ], to: shop }
+";
+
+fn told_partly(path: &str, filters: &str, to: &str) -> String {
+    let text = format!(
+        "services: {{ mine: {{ endpoints: ['http://127.0.0.1:9'] }} }}\n\
+         routes: [ {{ name: x, match: {{ host: x.test, path: {path} }}, filters: [ {filters} ], to: {to} }} ]"
+    );
+    told(PARTLY, &text)
+}
+
+#[test]
+fn a_document_keeps_no_responses_for_verified_clients_and_none_in_a_space_of_the_file() {
+    for (path, filters, to) in [
+        ("/open/x", "{ cache: { default_ttl: 1h } }", "app"),
+        ("/open/x", "{ chain: kept }", "app"),
+        ("/x", "{ cache: { key: { space: own } } }", "mine"),
+        ("/x", "{ chain: safe }, { cache: {} }", "mine"),
+    ] {
+        assert_eq!(told_partly(path, filters, to), "", "{path} {filters} {to}");
+    }
+    for (path, filters, to) in [
+        ("/u/x", "{ chain: safe }, { cache: { share_verified: true, default_ttl: 1h } }", "app"),
+        ("/u/x", "{ chain: safe }, { chain: kept }", "app"),
+    ] {
+        let told = told_partly(path, filters, to);
+        assert!(told.contains("may give responses for a verified client to others"), "{filters}: {told}");
+    }
+    for (path, filters, to) in [
+        ("/open/x", "{ cache: { key: { space: both }, default_ttl: 365d } }", "app"),
+        ("/x", "{ cache: { key: { space: both } } }", "mine"),
+        ("/x", "{ cache: { key: { space: shop } } }", "mine"),
+        ("/x", "{ chain: kept }", "mine"),
+        ("/open/x", "{ chain: kept }, { headers: { request: { set: { X-A: b } } } }", "app"),
+    ] {
+        let told = told_partly(path, filters, to);
+        assert!(told.contains("of the file; write a `key.space` of its own"), "{filters} {to}: {told}");
+    }
+    // Another route of the document takes them without the guard.
+    let text = "services: { mine: { endpoints: ['http://127.0.0.1:9'] } }\n\
+                routes:\n\
+                - { name: x, match: { path: /x }, filters: [ { chain: safe }, { cache: { key: { space: s } } } ], to: mine }\n\
+                - { name: y, match: { path: /x, methods: GET }, filters: [ { cache: { key: { space: s } } } ], to: mine }\n";
+    let told = told(PARTLY, text);
+    assert!(told.contains("the route `y` has no `auth` of the file, and takes responses"), "{told}");
+}
+
+/// That another way to the service is open does not matter to requests that a guard of the file takes.
+#[test]
+fn a_document_changes_no_field_of_requests_that_a_guard_of_the_file_takes() {
+    let set = "{ headers: { request: { set: { X-User: b } } } }";
+    let unset = "{ headers: { request: { remove: [ X-Kind ] } } }";
+    assert_eq!(told_partly("/open/x", set, "app"), "");
+    assert_eq!(told_partly("/k/x", "{ chain: unless }", "app"), "");
+    for (path, filters) in [
+        ("/u/x", format!("{{ chain: safe }}, {set}")),
+        ("/k/x", format!("{unset}, {{ chain: unless }}")),
+    ] {
+        let told = told_partly(path, &filters, "app");
+        assert!(told.contains("`headers` of the route `x` may change"), "{filters}: {told}");
+    }
+}

@@ -11,6 +11,7 @@ use super::has_guards;
 use super::known::{Known, KnownPlaces};
 use super::paths::changes_path;
 use super::places::{Place, at_port};
+use super::stored;
 use super::ways::{Goal, Kind, Way, passages, ways};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -60,6 +61,7 @@ pub(crate) struct Bypass {
 /// The entries of documents in a plan that bypass protections of the file `alone`.
 pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     let mut found = Vec::new();
+    stored::bypasses(alone, with, &mut found);
     if !has_guards(alone) {
         return found;
     }
@@ -91,6 +93,13 @@ pub(super) enum Flaw {
     Enters(String, Guard),
     /// It has this filter, which may change fields that guards have verified.
     Changes(&'static str),
+    /// It keeps responses that the service gives to clients whom guards have verified.
+    Keeps,
+}
+
+/// Whether a filter may change request fields.
+pub(super) fn may_change(step: &Step) -> bool {
+    !HARMLESS.contains(&step.name()) && step.filter.hooks().contains(Hooks::REQUEST)
 }
 
 impl Flaw {
@@ -109,16 +118,19 @@ impl Flaw {
         if let Some(step) = path_change(way).filter(|step| !known.has_step(step.written)) {
             return Some(Self::Changes(step.name()));
         }
-        let is_guard = |step: &Step| step.filter.guards() && known.has_argument(step.written);
-        let changes = |step: &&Step| {
-            let is_harmless =
-                HARMLESS.contains(&step.name()) || !step.filter.hooks().contains(Hooks::REQUEST);
-            !is_harmless && !known.has_step(step.written) && !is_guard(step)
-        };
         // Stored responses were requested by routes of the file.
-        let is_asked = !known.is_open() && !matches!(way.goal, Goal::Space(_));
-        let step = way.steps.iter().find(changes).filter(|_| is_asked)?;
-        Some(Self::Changes(step.name()))
+        if matches!(way.goal, Goal::Space(_)) {
+            return None;
+        }
+        let is_guard = |step: &Step| step.filter.guards() && known.has_argument(step.written);
+        let is_own = |step: &&Step| !known.has_step_beside(way, step.written);
+        let is_asked = known.is_asked(way);
+        let mut own = way.steps.iter().filter(is_own);
+        if let Some(step) = own.clone().find(|step| may_change(step) && !is_guard(step)).filter(|_| is_asked) {
+            return Some(Self::Changes(step.name()));
+        }
+        let is_verified = is_asked || !way.entrance.is_empty();
+        own.find(|step| step.filter.cache().is_some()).filter(|_| is_verified).map(|_| Self::Keeps)
     }
 
     /// A sentence about the route with this flaw.
@@ -131,6 +143,9 @@ impl Flaw {
             }
             Self::Changes(filter) => {
                 format!("`{filter}` of the route `{name}` may change what filters of the file have verified")
+            }
+            Self::Keeps => {
+                format!("`cache` of the route `{name}` may give responses for a verified client to others")
             }
         }
     }
@@ -148,7 +163,7 @@ impl Flaw {
                 );
             }
             Self::Lacks(_) => REMEDY,
-            Self::Changes(_) => "write the route in the file",
+            Self::Changes(_) | Self::Keeps => "write the route in the file",
         };
         format!("{}, and leads to {place}{call}; {remedy}", self.of_route(&way.route.name))
     }

@@ -108,6 +108,8 @@ struct GuardedWay {
     /// The paths that the service gets.
     paths: Paths,
     guards: Guards,
+    /// Its filters.
+    steps: BTreeSet<Written>,
     /// What conditions of its guards are compared with; `None`: it has no conditions.
     requests: Option<Requests>,
 }
@@ -125,7 +127,8 @@ struct Requests {
 impl GuardedWay {
     fn of(way: &Way<'_>, paths: Paths) -> Self {
         let listeners = way.listeners.iter().map(|listener| (*listener).to_owned()).collect();
-        let mut own = Self { listeners, paths, guards: way.guards.clone(), requests: None };
+        let steps = way.steps.iter().filter_map(|step| step.written).collect();
+        let mut own = Self { listeners, paths, guards: way.guards.clone(), steps, requests: None };
         // Without conditions a guard needs no such comparison, and ways that differ in hosts alone are the same.
         if !way.guards.iter().all(Guard::is_unconditional)
             && let Some(path_changes) = way.path_changes()
@@ -293,8 +296,15 @@ impl Known {
     /// A guard that the file has on a way at one of these listeners whose paths a document's way may request, and
     /// that the document's way lacks. A way whose path is changed may request all paths.
     fn lacked_where_paths_meet(&self, way: &Way<'_>, terms: Terms) -> Option<Guard> {
+        let meeting = self.meeting(way);
+        let mut lacks = meeting.iter().flat_map(|known| lacking(&known.guards, &way.guards, terms));
+        lacks.next().cloned()
+    }
+
+    /// The guarded ways of the file at one of these listeners whose paths a document's way may request.
+    fn meeting(&self, way: &Way<'_>) -> Vec<&GuardedWay> {
         let paths = match way.kind {
-            Kind::Call if self.is_known_call(way) => return None,
+            Kind::Call if self.is_known_call(way) => return Vec::new(),
             Kind::Call => Paths::all(),
             Kind::Request | Kind::Sealed => Paths::of(way).unwrap_or_else(Paths::all),
         };
@@ -303,9 +313,22 @@ impl Known {
             way.listeners.iter().any(|own| is_new(own) || listeners.iter().any(|known| known == own))
         };
         let meets = |known: &&GuardedWay| is_here(&known.listeners) && known.paths.may_meet(&paths);
-        let meeting = self.guarded_ways.iter().filter(meets);
-        let mut lacks = meeting.flat_map(|known| lacking(&known.guards, &way.guards, terms));
-        lacks.next().cloned()
+        self.guarded_ways.iter().filter(meets).collect()
+    }
+
+    /// Whether the service may rely on what filters have verified of the requests of a document's way: no way of the
+    /// file is open, or one with a guard takes some of these requests. A condition of that guard sees what filters
+    /// before it have left, too.
+    pub(super) fn is_asked(&self, way: &Way<'_>) -> bool {
+        !self.is_open() || !self.meeting(way).is_empty()
+    }
+
+    /// Whether a guarded way of the file that takes some of these requests has this filter; where there are none,
+    /// whether any way has it.
+    pub(super) fn has_step_beside(&self, way: &Way<'_>, written: Option<Written>) -> bool {
+        let meeting = self.meeting(way);
+        let Some(written) = written.filter(|_| !meeting.is_empty()) else { return self.has_step(written) };
+        meeting.iter().any(|known| known.steps.contains(&written))
     }
 
     /// Whether the file lets every client request this path of the place.
