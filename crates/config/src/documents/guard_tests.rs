@@ -251,3 +251,38 @@ fn a_document_changes_no_field_of_requests_that_a_guard_of_the_file_takes() {
         assert!(told.contains("`headers` of the route `x` may change"), "{filters}: {told}");
     }
 }
+
+/// An endpoint may read `/w/private%2Fx` as a path below `/w/private`.
+#[test]
+fn a_document_allows_no_escapes_in_paths_that_the_file_does_not_allow() {
+    let file = |allowed: &str| {
+        format!(
+            "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\n\
+             chains: {{ safe: [ {{ auth: {{ network: 10.0.0.0/8 }}, when: {{ path: /w/private/* }} }} ] }}\n\
+             services: {{ app: {{ endpoints: ['http://10.0.0.1:1'] }} }}\n\
+             routes: [ {{ match: {{ path: /w/* }}, filters: [ {{ chain: safe }} ], {allowed} to: app }} ]\n"
+        )
+    };
+    let route = |allowed: &str, to: &str| {
+        let text = "host: x.test, path: /w/* }, filters: [ { chain: safe } ]";
+        format!("routes: [ {{ name: x, match: {{ {text}, {allowed} to: {to} }} ]")
+    };
+    let slash = "allow_encoded: [ slash ],";
+    let both = "allow_encoded: [ slash, semicolon ],";
+    for (allowed, document, to) in [
+        ("", "", "app"),
+        (both, slash, "app"),
+        (both, both, "app"),
+        ("", both, "[ 'http://10.0.0.2:1' ]"),
+    ] {
+        assert_eq!(told(&file(allowed), &route(document, to)), "", "{allowed} {document}");
+    }
+    for (allowed, document, to) in [
+        ("", slash, "app"),
+        (slash, both, "app"),
+        ("", slash, "[ 'http://10.0.0.1:1' ]"),
+    ] {
+        let told = told(&file(allowed), &route(document, to));
+        assert!(told.contains("`allow_encoded` of the route `x` has more than"), "{document}: {told}");
+    }
+}

@@ -95,6 +95,8 @@ pub(super) enum Flaw {
     Changes(&'static str),
     /// It keeps responses that the service gives to clients whom guards have verified.
     Keeps,
+    /// It allows these escapes (`allow_encoded`) in paths, and no way of the file does.
+    Decodes(String),
 }
 
 /// Whether a filter may change request fields.
@@ -122,6 +124,10 @@ impl Flaw {
         if matches!(way.goal, Goal::Space(_)) {
             return None;
         }
+        if !known.allows_encoded(way) {
+            let names: Vec<&str> = way.route.allow_encoded.names().collect();
+            return Some(Self::Decodes(names.join(", ")));
+        }
         let is_guard = |step: &Step| step.filter.guards() && known.has_argument(step.written);
         let is_own = |step: &&Step| !known.has_step_beside(way, step.written);
         let is_asked = known.is_asked(way);
@@ -144,6 +150,9 @@ impl Flaw {
             Self::Changes(filter) => {
                 format!("`{filter}` of the route `{name}` may change what filters of the file have verified")
             }
+            Self::Decodes(names) => {
+                format!("`allow_encoded` of the route `{name}` has more than a route of the file allows: {names}")
+            }
             Self::Keeps => {
                 format!("`cache` of the route `{name}` may give responses for a verified client to others")
             }
@@ -163,7 +172,7 @@ impl Flaw {
                 );
             }
             Self::Lacks(_) => REMEDY,
-            Self::Changes(_) | Self::Keeps => "write the route in the file",
+            Self::Changes(_) | Self::Keeps | Self::Decodes(_) => "write the route in the file",
         };
         format!("{}, and leads to {place}{call}; {remedy}", self.of_route(&way.route.name))
     }

@@ -8,6 +8,7 @@ use super::ways::{Goal, Kind, Way, is_made, ways};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use thalweg_filter::Written;
+use thalweg_http::Escapes;
 use thalweg_proxy::Plan;
 use thalweg_route::HostPattern;
 
@@ -97,6 +98,8 @@ pub(super) struct Known {
     /// A way has neither.
     is_free: bool,
     guarded_ways: Vec<GuardedWay>,
+    /// The escapes in paths that routes allow, with the paths that clients request there.
+    encoded: Vec<(Paths, Escapes)>,
     /// The changes of the path on each way whose guards depend on it.
     path_changes: BTreeSet<Option<Vec<Written>>>,
 }
@@ -172,6 +175,10 @@ impl Known {
             Kind::Request => {
                 self.requests.add(way);
                 self.steps.extend(way.steps.iter().filter_map(|step| step.written));
+                let encoded = (Paths::asked(way), way.route.allow_encoded);
+                if !encoded.1.is_empty() && !self.encoded.contains(&encoded) {
+                    self.encoded.push(encoded);
+                }
                 if way.judges_path() {
                     self.path_changes.insert(way.path_changes());
                 }
@@ -321,6 +328,14 @@ impl Known {
     /// before it have left, too.
     pub(super) fn is_asked(&self, way: &Way<'_>) -> bool {
         !self.is_open() || !self.meeting(way).is_empty()
+    }
+
+    /// Whether a route of the file allows the same escapes in all paths of a document's way. With another reading of a
+    /// path, conditions of guards fit other requests (decision 0005).
+    pub(super) fn allows_encoded(&self, way: &Way<'_>) -> bool {
+        let (own, paths) = (way.route.allow_encoded, Paths::asked(way));
+        own.is_empty()
+            || self.encoded.iter().any(|(known, escapes)| escapes.contains(own) && known.cover(&paths))
     }
 
     /// Whether a guarded way of the file that takes some of these requests has this filter; where there are none,
