@@ -286,3 +286,36 @@ fn a_document_allows_no_escapes_in_paths_that_the_file_does_not_allow() {
         assert!(told.contains("`allow_encoded` of the route `x` has more than"), "{document}: {told}");
     }
 }
+
+#[test]
+fn a_document_copies_to_a_guarded_service_only_the_paths_that_the_file_copies() {
+    for path in ["/shop/*", "/shop/a"] {
+        assert_eq!(told_partly(path, "{ chain: copied }", "mine"), "", "{path}");
+    }
+    for (path, filters) in [
+        ("/u/*", "{ chain: copied }"),
+        ("/*", "{ chain: copied }"),
+        ("/shop/*", "{ rewrite: { path: /u/x } }, { chain: copied }"),
+    ] {
+        let told = told_partly(path, filters, "mine");
+        assert!(told.contains("leads to the service `app` by a request of a filter"), "{path}: {told}");
+    }
+}
+
+#[test]
+fn health_checks_of_a_document_have_one_reading_of_their_path() {
+    let told = |path: &str| {
+        let service = format!("{{ endpoints: ['http://127.0.0.1:1'], health: '{path}' }}");
+        told(PARTLY, &format!("services: {{ y: {service} }}"))
+    };
+    for path in ["/open/up", "/open/up?a=b%2F..", "/open/.up"] {
+        assert_eq!(told(path), "", "{path}");
+    }
+    for path in [
+        "/open/../u/x", "/open/./../u/x", "/open/..", "/open/%2e%2e/u/x", "/open/..%2Fu/x", "/open/x;/../../u",
+        "/open//u", "/open\\..\\u",
+    ] {
+        let told = told(path);
+        assert!(told.contains("health"), "{path}: {told}");
+    }
+}

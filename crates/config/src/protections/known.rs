@@ -88,8 +88,8 @@ pub(super) struct Known {
     calls: Ways,
     /// The filters on the ways of client requests.
     steps: BTreeSet<Written>,
-    /// The filters that send subrequests there.
-    callers: BTreeSet<Written>,
+    /// The filters that send subrequests there, with the paths of those that copy the path of a request.
+    callers: BTreeMap<Written, Paths>,
     /// Paths of requests that arrive without a filter that guards, and with one.
     open: Paths,
     guarded: Paths,
@@ -199,7 +199,8 @@ impl Known {
             }
             Kind::Call => {
                 self.calls.add(way);
-                self.callers.extend(way.caller);
+                let paths = Paths::of(way).filter(|_| way.copies_path).unwrap_or_default();
+                way.caller.into_iter().for_each(|caller| self.callers.entry(caller).or_default().add(paths.clone()));
             }
             // A label is authorised by its key; it opens the place to no other request.
             Kind::Sealed => {}
@@ -243,7 +244,7 @@ impl Known {
     /// A guard of listeners that those of a document's way lack.
     pub(super) fn entrance_lacked_by_document(&self, way: &Way<'_>) -> Option<Guard> {
         let both = self.requests.with(&self.calls);
-        let is_known = way.kind == Kind::Call && self.is_known_call(way);
+        let is_known = way.kind == Kind::Call && self.is_known_call_of_document(way);
         let ways = if is_known { &both } else { self.ways() };
         let paths = Paths::of(way).filter(|_| way.kind != Kind::Call).unwrap_or_else(Paths::all);
         ways.entrances.lacked_by_document(&way.entrance, &paths)
@@ -273,7 +274,14 @@ impl Known {
     }
 
     fn is_known_call(&self, way: &Way<'_>) -> bool {
-        way.caller.is_some_and(|caller| self.callers.contains(&caller))
+        way.caller.is_some_and(|caller| self.callers.contains_key(&caller))
+    }
+
+    /// Whether a document's subrequest is one of the file: the same filter sends it, and where it has the path of the
+    /// request, the file copies requests for these paths there.
+    fn is_known_call_of_document(&self, way: &Way<'_>) -> bool {
+        let Some(known) = way.caller.and_then(|caller| self.callers.get(&caller)) else { return false };
+        !way.copies_path || Paths::of(way).is_some_and(|paths| known.cover(&paths))
     }
 
     /// The flaw of a document's way. If the file leaves some paths unguarded, a document may send requests for those
@@ -282,14 +290,18 @@ impl Known {
     pub(super) fn lacked_by_document(&self, way: &Way<'_>) -> Option<Guard> {
         let is_included = self.guarded_ways.iter().any(|known| known.includes(way));
         let terms = if is_included { Terms::New } else { Terms::Document };
-        if let Some(guard) = self.lacked_by(way, terms).into_iter().next() {
+        let lacks = match way.kind {
+            Kind::Call if !self.is_known_call_of_document(way) => self.ways().lacked_by(way, terms),
+            _ => self.lacked_by(way, terms),
+        };
+        if let Some(guard) = lacks.into_iter().next() {
             return Some(guard);
         }
         if let Some(guard) = self.lacked_where_paths_meet(way, terms) {
             return Some(guard);
         }
         let is_free = || match way.kind {
-            Kind::Call => self.is_known_call(way) && self.calls.has_open(),
+            Kind::Call => self.is_known_call_of_document(way) && self.calls.has_open(),
             Kind::Request | Kind::Sealed => {
                 Paths::of(way).is_some_and(|paths| self.open.cover(&paths) && !self.guarded.may_meet(&paths))
             }
@@ -311,7 +323,7 @@ impl Known {
     /// The guarded ways of the file at one of these listeners whose paths a document's way may request.
     fn meeting(&self, way: &Way<'_>) -> Vec<&GuardedWay> {
         let paths = match way.kind {
-            Kind::Call if self.is_known_call(way) => return Vec::new(),
+            Kind::Call if self.is_known_call_of_document(way) => return Vec::new(),
             Kind::Call => Paths::all(),
             Kind::Request | Kind::Sealed => Paths::of(way).unwrap_or_else(Paths::all),
         };
@@ -348,8 +360,7 @@ impl Known {
 
     /// Whether the file lets every client request this path of the place.
     pub(super) fn leaves_open(&self, path: &str) -> bool {
-        let path = Paths::exact(path);
-        self.free.cover(&path) && !self.guarded.may_meet(&path)
+        Paths::exact(path).is_some_and(|path| self.free.cover(&path) && !self.guarded.may_meet(&path))
     }
 
     /// Whether a way to the place has this filter.

@@ -59,10 +59,14 @@ impl Paths {
         if all.is_empty() { Self::all() } else { Self(all) }
     }
 
-    /// One path, without its query.
-    pub(super) fn exact(path: &str) -> Self {
-        let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
-        Self([(path.to_owned(), Extent::Exact)].into())
+    /// One path, without its query; `None`: a server may read it as another one.
+    pub(super) fn exact(path: &str) -> Option<Self> {
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let is_doubtful = path.contains(['%', ';', '\\'])
+            || path.contains("//")
+            || path.split('/').any(|segment| matches!(segment, "." | ".."));
+        let path = path.trim_end_matches('/').to_owned();
+        (!is_doubtful).then(|| Self([(path, Extent::Exact)].into()))
     }
 
     /// Every path.

@@ -63,6 +63,8 @@ pub(super) struct Way<'p> {
     pub(super) steps: &'p [Step],
     /// The filter that sends the subrequest.
     pub(super) caller: Option<Written>,
+    /// The subrequest has the path of the request; others have a path of the filter.
+    pub(super) copies_path: bool,
 }
 
 impl Way<'_> {
@@ -207,7 +209,7 @@ impl<'p> Side<'p> {
         let (at, route, listeners, entrance) =
             (self.at, self.route, self.listeners.clone(), self.entrance.clone());
         let hosts = self.plan.match_of(at).map_or(&[][..], |route| &route.hosts);
-        Way { at, route, hosts, listeners, entrance, kind, goal, guards: guards(steps), steps, caller: None }
+        Way { at, route, hosts, listeners, entrance, kind, goal, guards: guards(steps), steps, caller: None, copies_path: false }
     }
 
     /// The chains that requests may go through.
@@ -249,7 +251,7 @@ impl<'p> Side<'p> {
                 for name in step.filter.calls() {
                     let Some(service) = by_name.get(&*name) else { continue };
                     let way = self.way(Kind::Call, Goal::Service(service), &chain.steps()[..at]);
-                    found.push(Way { caller: step.written, ..way });
+                    found.push(Way { caller: step.written, copies_path: step.name() == "mirror", ..way });
                 }
                 if step.answers() {
                     break;
