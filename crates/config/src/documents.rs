@@ -362,7 +362,9 @@ fn names_of_file<'j>(alone: &Plan, joined: &'j [Joined]) -> Vec<(Option<&'j Id>,
         let routes = joined.routes.iter().filter(|name| routes.contains(name.as_str()));
         let all = services.map(|name| ("service", name)).chain(routes.map(|name| ("route", name)));
         found.extend(all.map(|(what, name)| {
-            let why = format!("the {what} `{name}` has the name of a route or listener of the file; choose another one");
+            let why = format!(
+                "the {what} `{name}` has the name of a route or listener of the file; choose another one"
+            );
             (Some(&joined.id), why)
         }));
     }

@@ -211,6 +211,9 @@ fn places((before, after): (&Plan, &Plan), open: &HashSet<String>, lost: &mut BT
             for field in known.fields_lacked_by(&way) {
                 note(lost, way.route, (&field, false), of());
             }
+            if known.is_read_otherwise(&way) {
+                note_text(lost, way.route, ("refusal of encoded paths", false), of());
+            }
             if known.is_path_changed(&way) {
                 note_text(lost, way.route, ("unchanged path behind its guard", false), of());
             }

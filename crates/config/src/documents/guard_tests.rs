@@ -172,7 +172,8 @@ fn a_document_sends_no_secret_of_the_file_elsewhere_and_shows_none() {
         assert!(told.contains("this would send or show the secret"), "{filters} {to}: {told}");
         assert!(!told.contains("t0p-secret"), "{told}");
     }
-    let of_service = "services: { mine: { endpoints: ['http://127.0.0.1:9'], filters: [ { chain: inject } ] } }";
+    let of_service =
+        "services: { mine: { endpoints: ['http://127.0.0.1:9'], filters: [ { chain: inject } ] } }";
     assert!(told(&plain, of_service).contains("this would send or show the secret"));
 }
 
@@ -243,10 +244,9 @@ fn a_document_changes_no_field_of_requests_that_a_guard_of_the_file_takes() {
     let unset = "{ headers: { request: { remove: [ X-Kind ] } } }";
     assert_eq!(told_partly("/open/x", set, "app"), "");
     assert_eq!(told_partly("/k/x", "{ chain: unless }", "app"), "");
-    for (path, filters) in [
-        ("/u/x", format!("{{ chain: safe }}, {set}")),
-        ("/k/x", format!("{unset}, {{ chain: unless }}")),
-    ] {
+    for (path, filters) in
+        [("/u/x", format!("{{ chain: safe }}, {set}")), ("/k/x", format!("{unset}, {{ chain: unless }}"))]
+    {
         let told = told_partly(path, &filters, "app");
         assert!(told.contains("`headers` of the route `x` may change"), "{filters}: {told}");
     }
@@ -269,19 +269,14 @@ fn a_document_allows_no_escapes_in_paths_that_the_file_does_not_allow() {
     };
     let slash = "allow_encoded: [ slash ],";
     let both = "allow_encoded: [ slash, semicolon ],";
-    for (allowed, document, to) in [
-        ("", "", "app"),
-        (both, slash, "app"),
-        (both, both, "app"),
-        ("", both, "[ 'http://10.0.0.2:1' ]"),
-    ] {
+    for (allowed, document, to) in
+        [("", "", "app"), (both, slash, "app"), (both, both, "app"), ("", both, "[ 'http://10.0.0.2:1' ]")]
+    {
         assert_eq!(told(&file(allowed), &route(document, to)), "", "{allowed} {document}");
     }
-    for (allowed, document, to) in [
-        ("", slash, "app"),
-        (slash, both, "app"),
-        ("", slash, "[ 'http://10.0.0.1:1' ]"),
-    ] {
+    for (allowed, document, to) in
+        [("", slash, "app"), (slash, both, "app"), ("", slash, "[ 'http://10.0.0.1:1' ]")]
+    {
         let told = told(&file(allowed), &route(document, to));
         assert!(told.contains("`allow_encoded` of the route `x` has more than"), "{document}: {told}");
     }
@@ -312,8 +307,14 @@ fn health_checks_of_a_document_have_one_reading_of_their_path() {
         assert_eq!(told(path), "", "{path}");
     }
     for path in [
-        "/open/../u/x", "/open/./../u/x", "/open/..", "/open/%2e%2e/u/x", "/open/..%2Fu/x", "/open/x;/../../u",
-        "/open//u", "/open\\..\\u",
+        "/open/../u/x",
+        "/open/./../u/x",
+        "/open/..",
+        "/open/%2e%2e/u/x",
+        "/open/..%2Fu/x",
+        "/open/x;/../../u",
+        "/open//u",
+        "/open\\..\\u",
     ] {
         let told = told(path);
         assert!(told.contains("health"), "{path}: {told}");

@@ -153,7 +153,8 @@ pub(crate) fn join(
 fn secrets_astray((alone, root): (&Node, &Node), all: &[Joined], problems: &mut Problems) {
     let files: HashSet<u16> = all.iter().map(|joined| joined.file).collect();
     for Breach { key, span } in astray_by_documents(alone, root, &|span: Span| files.contains(&span.file)) {
-        let message = format!("this would send or show the secret `{key}` of the file where the file does not");
+        let message =
+            format!("this would send or show the secret `{key}` of the file where the file does not");
         let help = "write the route and its service in the file, or leave the filter with the secret out";
         problems.push(SpecError::new(Class::Invalid, span, message).help(help));
     }

@@ -132,7 +132,8 @@ impl Flaw {
         let is_own = |step: &&Step| !known.has_step_beside(way, step.written);
         let is_asked = known.is_asked(way);
         let mut own = way.steps.iter().filter(is_own);
-        if let Some(step) = own.clone().find(|step| may_change(step) && !is_guard(step)).filter(|_| is_asked) {
+        if let Some(step) = own.clone().find(|step| may_change(step) && !is_guard(step)).filter(|_| is_asked)
+        {
             return Some(Self::Changes(step.name()));
         }
         let is_verified = is_asked || !way.entrance.is_empty();
@@ -151,7 +152,9 @@ impl Flaw {
                 format!("`{filter}` of the route `{name}` may change what filters of the file have verified")
             }
             Self::Decodes(names) => {
-                format!("`allow_encoded` of the route `{name}` has more than a route of the file allows: {names}")
+                format!(
+                    "`allow_encoded` of the route `{name}` has more than a route of the file allows: {names}"
+                )
             }
             Self::Keeps => {
                 format!("`cache` of the route `{name}` may give responses for a verified client to others")

@@ -200,7 +200,9 @@ impl Known {
             Kind::Call => {
                 self.calls.add(way);
                 let paths = Paths::of(way).filter(|_| way.copies_path).unwrap_or_default();
-                way.caller.into_iter().for_each(|caller| self.callers.entry(caller).or_default().add(paths.clone()));
+                way.caller
+                    .into_iter()
+                    .for_each(|caller| self.callers.entry(caller).or_default().add(paths.clone()));
             }
             // A label is authorised by its key; it opens the place to no other request.
             Kind::Sealed => {}
@@ -348,6 +350,12 @@ impl Known {
         let (own, paths) = (way.route.allow_encoded, Paths::asked(way));
         own.is_empty()
             || self.encoded.iter().any(|(known, escapes)| escapes.contains(own) && known.cover(&paths))
+    }
+
+    /// Whether another way allows escapes that no known way allows in its paths, where a guard holds for some paths.
+    pub(super) fn is_read_otherwise(&self, way: &Way<'_>) -> bool {
+        let is_partly = self.is_open() || self.all().flatten().any(|guard| !guard.is_unconditional());
+        way.kind == Kind::Request && is_partly && !self.allows_encoded(way)
     }
 
     /// Whether a guarded way of the file that takes some of these requests has this filter; where there are none,

@@ -71,7 +71,8 @@ pub(super) fn bypasses(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
         }
     }
     for (space, all) in own {
-        let wanted: Guards = all.iter().flat_map(|(_, guards)| guards.intersection(&of_file)).cloned().collect();
+        let wanted: Guards =
+            all.iter().flat_map(|(_, guards)| guards.intersection(&of_file)).cloned().collect();
         for (route, guards) in &all {
             if let Some(guard) = lacking(&wanted, guards, Terms::New).next() {
                 let (name, space) = (&route.name, space.escape_debug());
@@ -86,10 +87,7 @@ pub(super) fn bypasses(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
 }
 
 /// The chains of some routes, with the service that requests of each go to.
-fn chains(
-    plan: &Plan,
-    routes: Range<usize>,
-) -> impl Iterator<Item = (&Route, Option<&Arc<str>>, &Chain)> {
+fn chains(plan: &Plan, routes: Range<usize>) -> impl Iterator<Item = (&Route, Option<&Arc<str>>, &Chain)> {
     plan.routes.get(routes).unwrap_or_default().iter().flat_map(move |route| {
         let first = route.all_services().next();
         let variants = route.filter_variants.iter().map(|variant| (variant.service, &variant.chain));

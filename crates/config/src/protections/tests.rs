@@ -28,6 +28,25 @@ fn told(before: &str, after: &str) -> String {
     lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
+/// An endpoint may read `/w/private%2Fx` as a path below `/w/private`.
+#[test]
+fn no_route_allows_more_escapes_where_a_guard_holds_for_some_paths() {
+    let open = |allowed: &str| {
+        format!(
+            "routes: [ {{ name: p, match: {{ path: /w/private/* }}, filters: [ AUTH ], to: a }}, \
+             {{ name: w, match: {{ path: /w/* }}, {allowed} to: a }} ]"
+        )
+    };
+    let whole = |allowed: &str| {
+        format!("routes: [ {{ name: w, match: {{ path: /w/* }}, filters: [ AUTH ], {allowed} to: a }} ]")
+    };
+    let (slash, both) = ("allow_encoded: [ slash ],", "allow_encoded: [ slash, semicolon ],");
+    assert!(told(&open(""), &open(slash)).contains("`routes.w` has no `refusal of encoded paths`"));
+    assert!(told(&open(slash), &open(both)).contains("`routes.w` has no `refusal of encoded paths`"));
+    assert_eq!(told(&open(both), &open(slash)), "");
+    assert_eq!(told(&whole(""), &whole(both)), "", "the guard holds for all paths");
+}
+
 #[test]
 fn ordinary_edits_lose_nothing() {
     let before =

@@ -209,7 +209,19 @@ impl<'p> Side<'p> {
         let (at, route, listeners, entrance) =
             (self.at, self.route, self.listeners.clone(), self.entrance.clone());
         let hosts = self.plan.match_of(at).map_or(&[][..], |route| &route.hosts);
-        Way { at, route, hosts, listeners, entrance, kind, goal, guards: guards(steps), steps, caller: None, copies_path: false }
+        Way {
+            at,
+            route,
+            hosts,
+            listeners,
+            entrance,
+            kind,
+            goal,
+            guards: guards(steps),
+            steps,
+            caller: None,
+            copies_path: false,
+        }
     }
 
     /// The chains that requests may go through.

@@ -44,7 +44,8 @@ impl FoundSets {
         let mut own = Self { names: self.names.clone(), changes: self.changes + 1, ..Self::default() };
         for (service, discover) in sources {
             let question = thalweg_discovery::question(&*discover.source);
-            let before = self.of_file.get(service).filter(|(asked, _)| !discover.is_added && *asked == question);
+            let before =
+                self.of_file.get(service).filter(|(asked, _)| !discover.is_added && *asked == question);
             let set = self.get(&discover.id).or_else(|| before.and_then(|(_, id)| self.get(id)));
             own.sets.extend(set.map(|set| (self.names.name(&discover.id), set.clone())));
             if !discover.is_added {

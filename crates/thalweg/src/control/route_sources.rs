@@ -152,7 +152,8 @@ pub(crate) async fn first_documents(
     let Some(file) = file.filter(|_| !alone.settings.route_sources.is_empty()) else {
         return (alone, route_sources, Documents::default());
     };
-    let (mut documents, board) = (Documents::kept(kept, &alone.settings.route_sources), route_sources.board());
+    let (mut documents, board) =
+        (Documents::kept(kept, &alone.settings.route_sources), route_sources.board());
     let settings = alone.settings.clone();
     for RouteSource { id, question, .. } in &settings.route_sources {
         if let Some(KeptSet { at, set }) = kept.documents.get(&kept.names.name(question)) {

@@ -179,7 +179,8 @@ fn what_is_found_is_never_the_process_itself() {
 /// Two URLs, logins or search domains are two sources, whatever their words.
 #[test]
 fn a_source_of_a_document_puts_nothing_into_a_service_of_the_file() {
-    let url = |rest: &str| format!("{{ discover: {{ http: {{ url: 'http://127.0.0.1:9/reg?svc={rest} }} }} }}");
+    let url =
+        |rest: &str| format!("{{ discover: {{ http: {{ url: 'http://127.0.0.1:9/reg?svc={rest} }} }} }}");
     let dns = |search: &str| format!("{{ discover: {{ dns: {{ name: x, port: 80, search: {search} }} }} }}");
     let file = format!(
         "listeners: {{ web: {{ address: '127.0.0.1:0' }} }}\n\
