@@ -28,6 +28,7 @@ const RIGHT: &str = "service:read and node:read";
 #[serde(deny_unknown_fields, expecting = "a map with `service`")]
 pub struct ConsulSourceSpec {
     /// Its name there.
+    #[schemars(extend("x-shown" = true))]
     service: String,
     /// The agent, or several that know the same: the next is asked when one does not answer. Default
     /// `http://127.0.0.1:8500`.

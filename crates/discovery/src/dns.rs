@@ -39,6 +39,7 @@ const SERVERS: usize = 8;
 #[serde(deny_unknown_fields, expecting = "a map with `name` and `port`")]
 pub struct DnsSourceSpec {
     /// The name; one that ends with a dot is looked up as it stands, without search domains.
+    #[schemars(extend("x-shown" = true))]
     name: String,
     /// The port of the endpoints, where records of addresses are asked for; SRV records tell it.
     #[schemars(extend("x-range" = [1, 65535], "x-default-words" = "must be written for `type: address`"))]

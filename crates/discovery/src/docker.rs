@@ -49,6 +49,7 @@ const LABELS: usize = 16;
 #[schemars(extend("x-api" = "whole"))]
 pub struct DockerSourceSpec {
     /// The service: containers with this value of the label `thalweg.service`, else of `com.docker.compose.service`.
+    #[schemars(extend("x-shown" = true))]
     service: String,
     /// Where Docker listens: `unix:///var/run/docker.sock`, `tcp://10.0.0.1:2375` or, through TLS,
     /// `https://10.0.0.1:2376`.

@@ -53,6 +53,7 @@ const NAME: usize = 63;
 #[schemars(extend("x-api" = "whole"))]
 pub struct KubernetesSourceSpec {
     /// Its name.
+    #[schemars(extend("x-shown" = true))]
     service: String,
     /// Its namespace. Default: that of the pod, or of the context of `kubeconfig`; else `default`.
     #[schemars(extend("x-default-words" = "the usual one"))]

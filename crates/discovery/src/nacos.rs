@@ -39,6 +39,7 @@ const CLUSTERS: usize = 16;
 #[serde(deny_unknown_fields, expecting = "a map with `service`")]
 pub struct NacosSourceSpec {
     /// Its name there.
+    #[schemars(extend("x-shown" = true))]
     service: String,
     /// The server, or several that know the same: the next is asked when one does not answer. A URL without a path
     /// stands for the one with `/nacos`. Default `http://127.0.0.1:8848`.

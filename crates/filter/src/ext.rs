@@ -44,6 +44,7 @@ const ANSWER: usize = 1024 * 1024;
 pub struct ExtSpec {
     /// The service that is asked. Its limits, health checks, circuit breaker and timeouts apply.
     #[schemars(extend("x-default-words" = "must be written"))]
+    #[schemars(extend("x-shown" = true))]
     service: String,
     /// Path and query of the question.
     #[schemars(extend("x-default" = "/"))]

@@ -35,6 +35,7 @@ crate::shape::by_shape!(MirrorSpec, "the name of a service, or a map with `to`",
 #[serde(deny_unknown_fields, expecting = "a map with `to`")]
 pub struct MirrorMapSpec {
     /// The service that gets the copies.
+    #[schemars(extend("x-shown" = true))]
     to: String,
     /// The share of requests that are copied, in whole percent.
     #[schemars(extend("x-default" = "100%"))]

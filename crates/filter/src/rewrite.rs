@@ -50,6 +50,7 @@ pub struct RewriteMapSpec {
     /// The host that the endpoint is asked for, and perhaps a port, with placeholders; wins over the service's `host`.
     #[schemars(extend("x-default-words" = "unchanged"))]
     #[schemars(extend("x-sent" = true))]
+    #[schemars(extend("x-shown" = true))]
     host: Option<TemplateSpec>,
 }
 

@@ -77,6 +77,7 @@ impl<T> OneOrManySpec<T> {
 pub struct WhenSpec {
     /// Hosts as those of routes: `example.com`, `*.example.com`; one must match.
     #[schemars(extend("x-default-words" = "all"))]
+    #[schemars(extend("x-shown" = true))]
     host: Option<OneOrManySpec<String>>,
     /// Patterns of paths as those of routes: `/api/*`, `/users/{id}`; one must match.
     #[schemars(extend("x-default-words" = "all"))]

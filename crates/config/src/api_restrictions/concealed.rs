@@ -2,7 +2,9 @@
 //!
 //! Called by `load` with the tree of all files and documents, after `${…}` is filled in. Positions in the schema are
 //! determined for the few scalars that are candidates, not for the whole tree. Addresses, host names, names of
-//! objects and files are shown, also where a variable holds them: operators need them to read a plan.
+//! objects and files are shown, also where a variable holds them: operators need them to read a plan. The schema marks
+//! these places (`x-shown`, and `x-api` for files); the name of a key decides nothing. Of a URL, only scheme, host and
+//! port are shown, wherever the URL stands.
 
 use super::secrets::{Keys, credentials_of, is_secret_at, secret_parameters};
 use crate::interpolate::Filled;
@@ -11,9 +13,6 @@ use crate::schema::{Marks, Place};
 use crate::source::Span;
 use thalweg_core::{Concealed, ConcealedValue};
 
-/// Keys whose values name a host, an address or an object.
-const SHOWN: &[&str] =
-    &["address", "domain", "domains", "endpoints", "host", "listeners", "name", "names", "service", "to"];
 /// Schemes of authentication, which are no part of a secret.
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
@@ -96,7 +95,7 @@ fn of_scalar(
     for value in held {
         if is_secret {
             add(value, true);
-        } else if !is_shown((marks, keys), (text, value)) {
+        } else if !is_shown(marks, (text, value)) {
             add(behind_authority(value), false);
         }
     }
@@ -113,7 +112,7 @@ fn written(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a variable's value is displayed where it stands.
-fn is_shown((marks, keys): (Marks, Keys<'_>), (text, value): (&str, &str)) -> bool {
+fn is_shown(marks: Marks, (text, value): (&str, &str)) -> bool {
     let is_alone = text == value;
     let is_quantity = || {
         let unit = value.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -121,17 +120,14 @@ fn is_shown((marks, keys): (Marks, Keys<'_>), (text, value): (&str, &str)) -> bo
             && unit.len() <= 5
             && unit.chars().all(|c| c.is_ascii_alphabetic() || c == '%')
     };
-    let is_in_authority = || {
-        let Some((before, authority)) = authority(text) else { return false };
-        let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-        host.contains(value)
-            && text.matches(value).count() == host.matches(value).count()
-            && !before.is_empty()
-    };
-    marks.restricted
-        || (is_alone && is_quantity())
-        || keys.last().is_some_and(|key| SHOWN.contains(&key))
-        || is_in_authority()
+    if is_alone && is_quantity() {
+        return true;
+    }
+    let Some((scheme, authority)) = authority(text) else { return marks.restricted || marks.shown };
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let is_in_authority =
+        host.contains(value) && text.matches(value).count() == host.matches(value).count();
+    !scheme.is_empty() && (scheme == value || is_in_authority)
 }
 
 /// `(scheme, authority)` of a URL.

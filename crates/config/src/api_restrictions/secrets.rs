@@ -203,11 +203,6 @@ impl<'a> Keys<'a> {
         let last = [keys.next(), keys.next()];
         Self { last, is_item: steps.clone().next_back().is_some_and(|step| step.is_none()) }
     }
-
-    /// The last key, elements of lists aside.
-    pub(super) fn last(self) -> Option<&'a str> {
-        self.last[0]
-    }
 }
 
 /// Whether the value at a place with these marks, at the end of these keys, is a secret.
@@ -220,8 +215,8 @@ pub(super) fn is_secret_at(marks: Marks, keys: Keys<'_>, node: &Node) -> bool {
         return true;
     }
     let names_one = |key: Option<&str>| key.is_some_and(|key| SECRETS.contains(&key));
-    let is_value = !keys.is_item && keys.last() == Some("value");
-    let by_name = names_one(keys.last()) || (is_value && keys.last.into_iter().any(names_one));
+    let is_value = !keys.is_item && keys.last[0] == Some("value");
+    let by_name = names_one(keys.last[0]) || (is_value && keys.last.into_iter().any(names_one));
     holds_secret(marks.secret || by_name, node)
 }
 

@@ -15,8 +15,9 @@
 //! | `address` | an address that no secret is sent to |
 //!
 //! Further marks: `"x-kept" = true` (an object of the file that has the key may not lose it), `"x-named" = true` (a
-//! map of fields or parameters, in which names of credentials mark secrets) and `"x-sent" = true` (values below it
-//! are sent to services, and their secrets may go to no other service).
+//! map of fields or parameters, in which names of credentials mark secrets), `"x-sent" = true` (values below it are
+//! sent to services, and their secrets may go to no other service) and `"x-shown" = true` (an address, a host or a name,
+//! or a list of them: displays show variables in it. Without the mark they are hidden).
 //!
 //! Marks of a map hold for everything below it. [`Place`] follows a walk through a tree of nodes. The marks are not
 //! published.
@@ -32,8 +33,9 @@ const API: &str = "x-api";
 const KEPT: &str = "x-kept";
 const NAMED: &str = "x-named";
 const SENT: &str = "x-sent";
+const SHOWN: &str = "x-shown";
 /// All keywords of marks.
-pub(super) const KEYWORDS: [&str; 4] = [API, KEPT, NAMED, SENT];
+pub(super) const KEYWORDS: [&str; 5] = [API, KEPT, NAMED, SENT, SHOWN];
 /// The keywords of JSON Schema that define the positions of nodes.
 const LOOKED_AT: [&str; 8] =
     ["$defs", "$ref", "additionalProperties", "anyOf", "const", "items", "properties", "type"];
@@ -73,6 +75,8 @@ pub(crate) struct Marks {
     pub(crate) named: bool,
     /// Its value is sent to services.
     pub(crate) sent: bool,
+    /// It is an address, a host or a name: displays show variables in it.
+    pub(crate) shown: bool,
     /// It has a mark, possibly one without restrictions.
     decided: bool,
 }
@@ -91,6 +95,7 @@ impl Marks {
             kept: is_set(KEPT),
             named: is_set(NAMED),
             sent: is_set(SENT),
+            shown: is_set(SHOWN),
             decided: word.is_some(),
         }
     }
@@ -111,6 +116,7 @@ impl Marks {
             kept: self.kept || other.kept,
             named: self.named || other.named,
             sent: self.sent || other.sent,
+            shown: self.shown || other.shown,
             decided: self.decided || other.decided,
         }
     }
@@ -167,6 +173,7 @@ impl Place {
         for schema in self.forms.iter().filter_map(|form| form.get("items")) {
             place = place.with(schema, Some(item), 0);
         }
+        place.marks.shown |= self.marks.shown;
         place.inherit(self.marks)
     }
 

@@ -52,6 +52,7 @@ pub struct SyslogSpec {
     /// `unix:/dev/log`, `udp://HOST:PORT` or `tcp://HOST:PORT`; the port is 514 unless it is written.
     #[schemars(extend("pattern" = r"^(unix:/.+|(udp|tcp)://[^/?#@]+)$", "examples" = ["unix:/dev/log", "udp://10.0.0.5:514"]))]
     #[schemars(extend("x-api" = "address"))]
+    #[schemars(extend("x-shown" = true))]
     pub address: Spanned<String>,
     /// The facility.
     #[schemars(extend("x-default" = "local0"))]

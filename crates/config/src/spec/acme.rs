@@ -18,6 +18,7 @@ pub struct AcmeSpec {
     pub challenge: Option<Spanned<ChallengeSpec>>,
     /// Hosts, each with a certificate of its own, `*.example.com` among them where `challenge` is `dns`.
     #[schemars(extend("x-default-words" = "the hosts of the routes of this listener that are no wildcards and that no certificate of the list has"))]
+    #[schemars(extend("x-shown" = true))]
     pub domains: Option<Spanned<ListSpec<String>>>,
     /// Where the authority says what it offers, an `https` URL.
     #[schemars(extend("x-default-words" = "that of Let's Encrypt"))]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields, expecting = "a map with `service` and `steps`")]
 pub struct CanarySpec {
     /// The newcomer: one of the services in `to`; the others are the baseline.
+    #[schemars(extend("x-shown" = true))]
     pub service: Spanned<String>,
     /// Its shares, one after the other, ascending.
     pub steps: ListSpec<PercentSpec>,

@@ -132,6 +132,7 @@ pub struct FileSpec {
 pub struct AdminSpec {
     /// `127.0.0.1:9900` and the like.
     #[schemars(with = "schema::ListenAddress")]
+    #[schemars(extend("x-shown" = true))]
     pub address: Spanned<String>,
     /// The bearer token.
     #[schemars(extend("x-default-words" = "created once in the state directory"))]
@@ -242,6 +243,7 @@ pub struct MetricsSpec {
     /// `127.0.0.1:9901` and the like: `/metrics`, `/livez` and `/readyz`, no token.
     #[schemars(with = "schema::ListenAddress")]
     #[schemars(extend("x-api" = "address"))]
+    #[schemars(extend("x-shown" = true))]
     pub address: Spanned<String>,
 }
 
@@ -252,6 +254,7 @@ pub struct ListenerSpec {
     /// `:80`, `127.0.0.1:80`, `[::1]:80` or `unix:/path`.
     #[schemars(with = "schema::ListenAddress")]
     #[schemars(extend("x-api" = "address"))]
+    #[schemars(extend("x-shown" = true))]
     pub address: Spanned<String>,
     /// What is spoken.
     #[schemars(extend("x-default" = "http"))]
@@ -260,6 +263,7 @@ pub struct ListenerSpec {
     /// Where connections go, for `protocol: tcp`, or datagrams, for `protocol: udp`: the name of a service, a list of
     /// `tcp://…` or `udp://…` endpoints, or services with weights.
     #[schemars(extend("x-default-words" = "nowhere"))]
+    #[schemars(extend("x-shown" = true))]
     pub to: Option<Spanned<ToSpec>>,
     /// Where connections go by the name that their clients ask for, for `protocol: tls_passthrough`: hosts, as in
     /// `match.host`, and `default` for all other names and none.

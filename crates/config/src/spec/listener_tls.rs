@@ -117,6 +117,7 @@ pub struct CertificateSpec {
     pub key: Spanned<String>,
     /// The hosts that it answers for, `*.example.com` among them.
     #[schemars(extend("x-default-words" = "those of the certificate"))]
+    #[schemars(extend("x-shown" = true))]
     pub names: Option<Spanned<ListSpec<String>>>,
     /// What clients of these hosts must show of themselves, instead of what the listener says.
     #[schemars(extend("x-default-words" = "that"))]

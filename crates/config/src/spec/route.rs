@@ -21,10 +21,12 @@ use std::fmt;
 pub struct RouteSpec {
     /// Unique.
     #[schemars(extend("x-default-words" = "made from the route's position"))]
+    #[schemars(extend("x-shown" = true))]
     pub name: Option<Spanned<String>>,
     /// Names of listeners.
     #[schemars(extend("x-default-words" = "every HTTP listener"))]
     #[serde(default)]
+    #[schemars(extend("x-shown" = true))]
     pub listeners: SomeSpec<String>,
     /// Which requests.
     #[schemars(extend("x-default-words" = "all"))]
@@ -40,6 +42,7 @@ pub struct RouteSpec {
     /// Where it goes. To be left out where a filter of the route answers every request: `redirect`, `respond`, or
     /// `files` without `fall_through`.
     #[schemars(extend("x-default-words" = "nowhere; needed where no filter answers"))]
+    #[schemars(extend("x-shown" = true))]
     pub to: Option<Spanned<ToSpec>>,
     /// How its requests move to a newcomer among the services of `to`, step by step, and back when that does harm.
     #[schemars(extend("x-default-words" = "not by themselves"))]
@@ -85,6 +88,7 @@ pub enum EncodedSpec {
 pub struct MatchSpec {
     /// `a.example.com` or `*.example.com`, or a list of them.
     #[schemars(extend("x-default-words" = "any"))]
+    #[schemars(extend("x-shown" = true))]
     pub host: Option<Spanned<OneOrMoreSpec>>,
     /// `/a` exactly, `/a/*` and below, `/users/{id}`, or a list of them.
     #[schemars(extend("x-default-words" = "any"))]

@@ -16,6 +16,7 @@ use std::fmt;
 #[serde(deny_unknown_fields, expecting = "a map with `domain`, `keys` and `allow`")]
 pub struct SealedSpec {
     /// The domain below which labels stand: `*.svc.example.com`. The route has to match it as a host.
+    #[schemars(extend("x-shown" = true))]
     pub domain: Spanned<String>,
     /// The keys that labels are sealed with. The last one seals, all of them open.
     #[schemars(extend("minItems" = 1))]

@@ -42,6 +42,7 @@ pub struct ServiceSpec {
     #[schemars(schema_with = "at_least_one")]
     #[schemars(extend("x-default-words" = "none, which needs `discover`"))]
     #[serde(default)]
+    #[schemars(extend("x-shown" = true))]
     pub endpoints: Option<SomeSpec<EndpointSpec>>,
     /// A source that endpoints come from: its name and its settings.
     #[schemars(extend("x-default-words" = "none"))]
@@ -82,6 +83,7 @@ pub struct ServiceSpec {
     pub when_down: Option<WhenDownSpec>,
     /// The `Host` sent upstream: `keep`, `endpoint`, or this name.
     #[schemars(extend("x-default" = "keep"))]
+    #[schemars(extend("x-shown" = true))]
     pub host: Option<Spanned<String>>,
     /// How endpoints with `https://` prove who they are.
     #[schemars(extend("x-default-words" = "to whom the system trusts, by the host of their URL"))]

@@ -14,6 +14,7 @@ pub struct SloSpec {
     pub route: Option<Spanned<String>>,
     /// The service that it is about.
     #[schemars(extend("x-default-words" = "none: `route` is written"))]
+    #[schemars(extend("x-shown" = true))]
     pub service: Option<Spanned<String>>,
     /// The share of the exchanges that must be good, from 50% to 99.999%. A status from 500 on is bad.
     pub target: Spanned<GoalSpec>,

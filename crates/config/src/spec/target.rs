@@ -68,6 +68,7 @@ pub enum ToItemSpec {
 #[serde(deny_unknown_fields, expecting = "a map with `service` and `weight`")]
 pub struct PartSpec {
     /// Its name.
+    #[schemars(extend("x-shown" = true))]
     pub service: Spanned<String>,
     /// Its share.
     #[schemars(extend("x-range" = [0, 1000], "x-default" = 1))]

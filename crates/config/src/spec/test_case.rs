@@ -14,6 +14,7 @@ use std::fmt;
 pub struct TestSpec {
     /// For messages.
     #[schemars(extend("x-default-words" = "the request"))]
+    #[schemars(extend("x-shown" = true))]
     pub name: Option<Spanned<String>>,
     /// What is asked.
     pub request: Spanned<RequestSpec>,
@@ -64,6 +65,7 @@ pub struct ExpectSpec {
     pub route: Option<Spanned<String>>,
     /// The service that it goes to; of a split by chance, one that has a share.
     #[schemars(extend("x-default-words" = "any"))]
+    #[schemars(extend("x-shown" = true))]
     pub service: Option<Spanned<String>>,
     /// The path that goes upstream, without the query.
     #[schemars(extend("x-default-words" = "any"))]

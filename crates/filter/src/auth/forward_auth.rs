@@ -52,6 +52,7 @@ const DEFAULT_FIELDS: [&str; 8] = [
 pub(crate) struct ForwardAuthSpec {
     /// The service that is asked. Its limits, health checks and timeouts apply.
     #[schemars(extend("x-default-words" = "must be written"))]
+    #[schemars(extend("x-shown" = true))]
     service: String,
     /// Path and query of the question. The place of the request is in `X-Forwarded-Uri` and `X-Original-URL`.
     #[schemars(extend("x-default" = "/"))]

@@ -26,6 +26,7 @@ pub struct LongEndpointSpec {
     /// The URL.
     #[schemars(with = "schema::EndpointUrl")]
     #[schemars(extend("x-api" = "address"))]
+    #[schemars(extend("x-shown" = true))]
     pub url: Spanned<String>,
     /// Its share.
     #[schemars(extend("x-range" = [0, 1000], "x-default" = 1))]

@@ -86,5 +86,6 @@ pub enum InitialHealthSpec {
 pub struct GrpcCheckSpec {
     /// The service that is asked for by its full name.
     #[schemars(extend("x-default-words" = "the server as a whole"))]
+    #[schemars(extend("x-shown" = true))]
     pub service: Option<Spanned<String>>,
 }
