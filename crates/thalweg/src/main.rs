@@ -3,6 +3,7 @@
 
 mod check;
 mod cli;
+mod concealed;
 mod control;
 mod demo;
 mod handover;

@@ -6,8 +6,9 @@
 //! rest.
 //!
 //! Messages quote untrusted input. Invariant: a message is one line, without control characters that act on a
-//! terminal (`printable`).
+//! terminal (`printable`), and without values that no display shows (`concealed`).
 
+use crate::concealed::hide;
 use crate::printable;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -65,7 +66,7 @@ pub(crate) fn block(text: &str) {
     if IS_JSON.load(Ordering::Relaxed) {
         write(Level::Warn, text);
     } else {
-        print(&printable::lines(text));
+        print(&printable::lines(&hide(text)));
     }
 }
 
@@ -74,13 +75,13 @@ pub(crate) fn styled_block(text: &str) {
     if IS_JSON.load(Ordering::Relaxed) {
         write(Level::Warn, text);
     } else {
-        print(&printable::styled_lines(text));
+        print(&printable::styled_lines(&hide(text)));
     }
 }
 
 fn write(level: Level, text: &str) {
     let time = format!("{:.3}", Timestamp::now());
-    print(&line(&time, level, text, IS_JSON.load(Ordering::Relaxed)));
+    print(&line(&time, level, &hide(text), IS_JSON.load(Ordering::Relaxed)));
 }
 
 fn line(time: &str, level: Level, text: &str, is_json: bool) -> String {

@@ -103,7 +103,8 @@ fn read(args: &ExplainArgs, question: &Question) -> ExitCode {
         loaded.provenance.add_endpoint_origins(&loaded.plan, &mut told);
         for part in told.route.iter_mut().flat_map(|route| &mut route.services) {
             let discover = loaded.settings.discover.get(&*part.name);
-            part.source = discover.map(|discover| thalweg_discovery::words(&*discover.source));
+            let words = discover.map(|discover| thalweg_discovery::words(&*discover.source));
+            part.source = words.map(|words| loaded.plan.secrets.concealed.hide(&words).into_owned());
         }
         told
     });

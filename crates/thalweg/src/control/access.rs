@@ -7,6 +7,7 @@ use super::admin::Shared;
 use super::config_events::event;
 use super::kept_file;
 use super::state_writer::StateWriter;
+use crate::concealed::hide;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -175,7 +176,7 @@ impl Shared {
         let lists = self.access();
         let shown = plan.access.lists.iter().map(|list| AddressList {
             name: list.live.name().to_owned(),
-            configured: list.text.clone(),
+            configured: hide(&list.text),
             added: lists.entries(list.live.name()).count(),
         });
         shown.collect()
@@ -192,7 +193,7 @@ impl Shared {
     fn known_list(&self, list: &str) -> Result<String, Refusal> {
         let plan = self.worker_pool().plan();
         let known = plan.access.lists.iter().find(|known| known.live.name() == list);
-        known.map(|known| known.text.clone()).ok_or_else(|| {
+        known.map(|known| hide(&known.text)).ok_or_else(|| {
             let names: Vec<_> =
                 plan.access.lists.iter().take(TOLD).map(|known| format!("`{}`", known.live.name())).collect();
             Refusal::Unknown(format!("there is no list `{list}`; there are {}", names.join(", ")))

@@ -12,6 +12,7 @@ use super::runtime::Runtime;
 use super::series::TimeSeries;
 use super::service_monitor::ServiceMonitor;
 use super::upgrade::Wishes;
+use crate::concealed::{conceal, hide};
 use crate::operator_log::notice;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -231,7 +232,7 @@ impl Shared {
 
     /// Tells an event to all who want to hear of it.
     pub(crate) fn publish(&self, event: Event) {
-        self.events.publish(event);
+        self.events.publish(Event { cause: hide(&event.cause), ..event });
     }
 
     /// Metrics of what the plan does not have go, when the last exchange has let go of them.
@@ -319,6 +320,7 @@ impl Shared {
     /// # Errors
     /// When it cannot: then nothing has changed.
     pub(crate) fn set_plan(&self, plan: Plan) -> Result<(), StartError> {
+        conceal(&plan.secrets.concealed);
         self.acme.stock(&plan);
         self.worker_pool.set_plan(plan)?;
         self.generation.fetch_add(1, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use super::admin::Shared;
 use super::kept_sources::{Findings, KeptNames};
 use super::runtime::Runtime;
 use super::traffic::differs;
+use crate::concealed::hide_all;
 use crate::operator_log::{info, warn};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -243,7 +244,7 @@ impl Shared {
 /// What is shown of every source.
 pub(super) fn shown(status: thalweg_discovery::SourceStatus) -> SourceStatus {
     let age = status.known().1;
-    SourceStatus {
+    without_values(SourceStatus {
         services: Vec::new(),
         kind: status.kind.to_owned(),
         place: status.place,
@@ -264,5 +265,45 @@ pub(super) fn shown(status: thalweg_discovery::SourceStatus) -> SourceStatus {
         failures_total: status.failures,
         error: status.failure,
         flaw: status.flaw.or(status.unused),
+    })
+}
+
+/// The status with nothing that the configuration conceals: URLs of servers, and failures that quote them.
+fn without_values(mut status: SourceStatus) -> SourceStatus {
+    let SourceStatus { place, query, error, flaw, .. } = &mut status;
+    hide_all([place, query].into_iter().chain(error).chain(flaw));
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::concealed::tests::{HIDDEN, conceal_it};
+
+    /// `eureka: { url: "http://a/eureka/${E}" }` showed the variable to the read token.
+    #[test]
+    fn the_status_of_a_source_shows_no_concealed_value() {
+        conceal_it();
+        let url = format!("http://a/eureka/{HIDDEN}");
+        let told = without_values(SourceStatus {
+            services: Vec::new(),
+            kind: "eureka".into(),
+            place: url.clone(),
+            query: format!("/{HIDDEN}"),
+            state: SourceState::Failing,
+            endpoints: None,
+            documents: None,
+            left_out: Vec::new(),
+            age_s: None,
+            kept_from: None,
+            changed: None,
+            stale_after_s: 1.0,
+            updates_total: 0,
+            failures_total: 1,
+            error: Some(format!("{url}: refused")),
+            flaw: Some(url),
+        });
+        assert_eq!(told.place, "http://a/eureka/<redacted>");
+        assert!(!format!("{told:?}").contains(HIDDEN), "{told:?}");
     }
 }

@@ -13,6 +13,7 @@ use super::discovered::{FoundSets, shown};
 use super::history::Cause;
 use super::kept_sources::{Findings, KeptSet};
 use super::origin::{Candidate, Origin};
+use crate::concealed::hide_all;
 use crate::operator_log::{info, warn};
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
@@ -423,7 +424,8 @@ impl Shared {
         let origin = self.origin();
         let all = origin.settings.route_sources.iter().filter_map(|source| {
             let status = self.route_board().get(&source.id)?;
-            let (documents, left_out) = (status.count, origin.documents.left_out(&source.question));
+            let (documents, mut left_out) = (status.count, origin.documents.left_out(&source.question));
+            hide_all(&mut left_out);
             Some(SourceStatus { documents, left_out, ..shown(status) })
         });
         all.collect()

@@ -38,6 +38,7 @@ use super::{Control, Signals};
 use super::{maintenance, weights::in_force};
 use crate::cli::show;
 use crate::handover::{Channel, MessageSpec, Parent, RuntimeChangesSpec, Successor};
+use crate::concealed::conceal;
 use crate::operator_log::{info, warn};
 use crate::service_manager;
 use std::collections::BTreeSet;
@@ -101,6 +102,7 @@ pub(crate) async fn start(
     loaded: Loaded,
     mut options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
+    conceal(&loaded.plan.secrets.concealed);
     let Parent { sockets, successor, supervisor } = std::mem::take(&mut options.parent);
     let quiet = options.quiet;
     let started = start_beside(loaded, options, (sockets, &successor, supervisor)).await;
@@ -159,6 +161,7 @@ async fn start_beside(
     let budget = budget(&loaded);
     let doors = doors.with_budget(budget);
     let Loaded { plan, settings, warnings, inputs, provenance, text, apart, .. } = loaded;
+    conceal(&plan.secrets.concealed);
     show(&warnings, false);
     let registry = Arc::new(Registry::new(budget.workers));
     let log = open_log(settings.access_log.as_ref(), &registry)?;
