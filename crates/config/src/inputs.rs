@@ -44,6 +44,11 @@ impl Inputs {
         paths
     }
 
+    /// The main file, then the included ones.
+    pub fn texts(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|input| &*input.path)
+    }
+
     /// Directories in which a new file would be included, each once. Only those that patterns begin with: a
     /// pattern such as `*/routes.yaml` may have more of them.
     pub fn directories(&self) -> Vec<PathBuf> {

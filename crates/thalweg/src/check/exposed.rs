@@ -1,5 +1,6 @@
-//! Checks the state directory: whether users other than the proxy's own can write it, or replace a component of its
-//! path.
+//! Checks whether users other than root and the proxy's own can write the state directory, or replace a component of
+//! its path; and, with `user:`, whether users other than root can write the configuration. Root reads it at every
+//! start and upgrade: without its `user:` the proxy would stay root.
 //!
 //! Such a user can replace the files that the proxy reads at its next start: changes of the admin API, lists,
 //! certificates, and the token of the admin API.
@@ -16,7 +17,33 @@ const TOKEN: &str = "admin.token";
 /// The sticky bit: only the owner of an entry may remove or rename it in such a directory.
 const STICKY: u32 = 0o1000;
 
+/// The owner of files that only root can write.
+const ROOT: Identity = Identity { uid: 0, gid: 0 };
+
 pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
+    state(subject).into_iter().chain(configuration(subject)).collect()
+}
+
+fn configuration(subject: &Subject<'_>) -> Option<SpecError> {
+    let user = super::user::identity(&subject.loaded.settings)?.ok()?;
+    if user.uid == ROOT.uid {
+        return None;
+    }
+    let inputs = &subject.loaded.inputs;
+    let files = inputs.texts().map(Path::to_owned).chain(inputs.directories());
+    // A link can be replaced where it stands, and what it leads to where that stands.
+    let places = files.flat_map(|path| [std::path::absolute(&path).ok(), fs::canonicalize(&path).ok()]);
+    let (part, why) = places.flatten().find_map(|path| way(&path, ROOT))?;
+    let what = format!(
+        "with `user`, others than root can write the configuration, which root reads: {} {why}",
+        part.display()
+    );
+    let help = "they could choose the user of the next start, root among them, and the files that root opens; let root own \
+                the files and their directories, with modes like 0644 and 0755";
+    Some(SpecError::warning("exposed", place(subject.places.user), what).help(help))
+}
+
+fn state(subject: &Subject<'_>) -> Vec<SpecError> {
     let Some(state) = &subject.loaded.settings.state else { return Vec::new() };
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let user = super::user::identity(&subject.loaded.settings).and_then(Result::ok);
@@ -32,7 +59,7 @@ pub(super) fn check(subject: &Subject<'_>) -> Vec<SpecError> {
     vec![SpecError::warning("exposed", place(subject.places.state), what).help(help)]
 }
 
-/// The first component of a directory's path that others can replace, or the directory itself if they can write it.
+/// The first component of a path that others can replace, or the file or directory itself if they can write it.
 fn way(path: &Path, user: Identity) -> Option<(PathBuf, String)> {
     let mut parts: Vec<_> = path.ancestors().collect();
     parts.reverse();
@@ -107,6 +134,36 @@ mod tests {
         fs::write(state.join(TOKEN), "token").unwrap();
         set(&state.join(TOKEN), 0o666);
         assert!(told()[0].contains("admin.token can be written by all users"), "{:?}", told());
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    /// Who could write the file took `user:` out of it and was root after the next crash.
+    #[test]
+    fn a_configuration_that_others_than_root_can_write_is_told_where_it_names_a_user() {
+        if !rustix::process::geteuid().is_root() {
+            println!("not root: the owner of a file cannot be changed, so this is skipped");
+            return;
+        }
+        let base = std::env::temp_dir().join(format!("thalweg-exposed-file-{}", std::process::id()));
+        fs::create_dir(&base).unwrap();
+        let (main, part) = (base.join("main.yaml"), base.join("part.yaml"));
+        let rest = "listeners: { web: \":8080\" }\ninclude: [ part.yaml ]\n";
+        fs::write(&part, "routes: [ { to: \"http://127.0.0.1:1\" } ]\n").unwrap();
+        let told = |head: &str| {
+            fs::write(&main, format!("{head}{rest}")).unwrap();
+            let loaded = thalweg_config::load_file(&main).unwrap();
+            let found = check(&Subject { loaded: &loaded, places: &loaded.places });
+            found.into_iter().map(|error| error.message).collect::<Vec<_>>()
+        };
+        let other = "user: \"54321\"\n";
+        assert_eq!(told(other), [""; 0]);
+        for path in [&main, &part, &base] {
+            std::os::unix::fs::chown(path, Some(54321), None).unwrap();
+            let expected = format!("{} belongs to the user 54321", path.display());
+            assert!(told(other)[0].ends_with(&expected), "{:?}", told(other));
+            assert_eq!(told(""), [""; 0]);
+            std::os::unix::fs::chown(path, Some(0), None).unwrap();
+        }
         fs::remove_dir_all(&base).unwrap();
     }
 

@@ -35,7 +35,7 @@ checks! {
     addresses "an address that is taken by another program, or that this user or this machine cannot use";
     user "a user or group that does not exist here, or that the proxy cannot become";
     files "a file or directory that cannot be written";
-    exposed "a state directory or admin token that other users can write";
+    exposed "a state directory, an admin token, or with `user` a configuration, that other users can write";
     budget "bounds that the descriptors or the memory of this machine do not admit";
     names "a host name of an endpoint that does not resolve";
 }
