@@ -8,7 +8,8 @@
 //! With `user:` the supervisor stays root and its children do not. Invariant: messages of a child that has changed
 //! its user influence neither the choice of the program that runs as root (`program`) nor the files that are written
 //! or removed (`crash_report`). A child reports its state directory and its new user before the change: only its
-//! first message counts.
+//! first message counts. The first user that a child becomes stays the only one: the file of the configuration may be
+//! writable for that user, and the next child reads it as root. One successor is started at a time.
 
 mod crash_report;
 mod program;
@@ -96,6 +97,10 @@ struct Supervisor {
     /// The one that accepts, or is to.
     current: Option<u64>,
     last: u64,
+    /// A successor that was started and does not serve yet.
+    successor: Option<u64>,
+    /// The user that children become, if it is another one than that of this process.
+    uid: Option<u32>,
     events: mpsc::Receiver<Event>,
     events_in: mpsc::Sender<Event>,
     stops: bool,
@@ -128,6 +133,8 @@ impl Supervisor {
             children: BTreeMap::new(),
             current: None,
             last: 0,
+            successor: None,
+            uid: None,
             events,
             events_in,
             stops: false,
@@ -177,7 +184,7 @@ impl Supervisor {
         let Some(child) = self.children.get_mut(&number) else { return Ok(()) };
         let report = child.report.as_fd();
         let fds: Vec<_> = sockets.iter().map(|socket| socket.fd.as_fd()).chain([report]).collect();
-        let start = MessageSpec::Start { sockets: PassedSocketSpec::of(&sockets) };
+        let start = MessageSpec::Start { sockets: PassedSocketSpec::of(&sockets), uid: self.uid };
         child.channel.send(&start, &fds, READS)?;
         child.held = sockets;
         self.current = Some(number);
@@ -247,13 +254,18 @@ impl Supervisor {
             child.terms = Terms::Unknown;
         }
         match message {
-            MessageSpec::Begins { state, uid } if is_first => child.terms = Terms::Known { state, uid },
+            MessageSpec::Begins { state, uid } if is_first => {
+                child.terms = Terms::Known { state, uid };
+                self.judge(number);
+            }
+            _ if is_first && self.uid.is_some() => self.judge(number),
             MessageSpec::Begins { .. } => {}
             MessageSpec::Upgrade { binary } => self.upgrade(number, binary),
             MessageSpec::Hold { sockets } => child.held = PassedSocketSpec::join(sockets, fds),
             MessageSpec::Serving => {
                 child.serves_since = Some(Instant::now());
                 self.current = Some(number);
+                self.successor = self.successor.filter(|successor| *successor != number);
                 let_go_of_start();
             }
             MessageSpec::Leaving => {
@@ -264,17 +276,49 @@ impl Supervisor {
         }
     }
 
+    /// Whether a child may have a successor: the one that serves, and one successor at a time.
+    fn may_upgrade(&self, number: u64) -> Result<(), &'static str> {
+        match self.successor {
+            Some(_) => Err("another successor was started, and does not serve yet"),
+            None if self.current != Some(number) => Err("another process serves"),
+            None => Ok(()),
+        }
+    }
+
+    /// Judges the first message of a child. Ends a child that becomes another user than the children before it; a
+    /// child of this version ends by itself ([`MessageSpec::Start`]).
+    fn judge(&mut self, number: u64) {
+        let Some(child) = self.children.get(&number) else { return };
+        let becomes = match child.terms {
+            Terms::Known { uid, .. } => Some(uid),
+            Terms::Silent | Terms::Unknown => None,
+        };
+        if self.uid.is_some() && becomes != self.uid {
+            warn("a process of another user than before is ended; help: start the supervisor again");
+            pass(child, Number::KILL);
+            return;
+        }
+        let ours = rustix::process::geteuid().as_raw();
+        self.uid = self.uid.or(becomes.filter(|uid| *uid != ours));
+    }
+
     /// Starts a successor of the proxy, which speaks with it.
     fn upgrade(&mut self, number: u64, binary: Option<PathBuf>) {
-        let is_trusted = self.children.get(&number).is_some_and(|child| child.terms.is_trusted());
+        let Some(old) = self.children.get(&number) else { return };
+        if let Err(why) = self.may_upgrade(number) {
+            let _ = old.channel.send(&MessageSpec::Refused { why: why.to_owned() }, &[], READS);
+            return;
+        }
+        let is_trusted = old.terms.is_trusted();
         let started = Channel::pair().and_then(|(to_old, to_new)| {
             let program = program::for_successor(binary, is_trusted)?;
             let new = self.spawn(program.as_deref())?;
+            self.successor = Some(new);
             let report = self.children.get(&new).map(|child| child.report.try_clone()).transpose()?;
             let fds: Vec<OwnedFd> = [to_new.into_fd()].into_iter().chain(report.map(OwnedFd::from)).collect();
             let fds: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
             let child = self.children.get(&new).ok_or(io::ErrorKind::NotFound)?;
-            child.channel.send(&MessageSpec::TakeOver, &fds, READS)?;
+            child.channel.send(&MessageSpec::TakeOver { uid: self.uid }, &fds, READS)?;
             Ok(to_old)
         });
         let Some(old) = self.children.get(&number) else { return };
@@ -290,6 +334,7 @@ impl Supervisor {
     /// A child has ended. Gives the code with which this process is to end, if it is.
     fn bury(&mut self, number: u64, status: io::Result<ExitStatus>) -> Option<ExitCode> {
         let child = self.children.remove(&number)?;
+        self.successor = self.successor.filter(|successor| *successor != number);
         if self.current != Some(number) {
             // A predecessor that has done its work, or a successor that has not come to it; the other one tells why.
             return (self.stops && self.children.is_empty()).then_some(ExitCode::SUCCESS);
@@ -394,64 +439,4 @@ async fn sleep_until(at: Option<Instant>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A user that owns nothing on this machine.
-    const OTHER: u32 = 54321;
-
-    /// A supervisor with a child, and the child's end of the channel.
-    fn with_child() -> (Supervisor, Channel) {
-        let (ours, theirs) = Channel::pair().unwrap();
-        let child = Child {
-            pid: rustix::process::getpid(),
-            channel: ours,
-            held: Vec::new(),
-            serves_since: None,
-            is_leaving: false,
-            terms: Terms::default(),
-            report: File::from(memfd_create("thalweg-test", MemfdFlags::CLOEXEC).unwrap()),
-        };
-        let mut supervisor = Supervisor::new();
-        supervisor.children.insert(1, child);
-        (supervisor, theirs)
-    }
-
-    fn says(supervisor: &mut Supervisor, message: MessageSpec) {
-        supervisor.hear(1, Received { message, fds: Vec::new() });
-    }
-
-    fn begins(state: &str, uid: u32) -> MessageSpec {
-        MessageSpec::Begins { state: Some(state.into()), uid }
-    }
-
-    #[test]
-    fn only_the_first_message_of_a_child_says_how_far_it_is_trusted() {
-        let ours = rustix::process::geteuid().as_raw();
-        let (mut supervisor, _child) = with_child();
-        says(&mut supervisor, begins("/state", OTHER));
-        says(&mut supervisor, begins("/etc", ours));
-        let terms = &supervisor.children[&1].terms;
-        let Terms::Known { state: Some(state), uid: OTHER } = terms else { panic!("{terms:?}") };
-        assert!(state == Path::new("/state") && !terms.is_trusted());
-        let (mut supervisor, _child) = with_child();
-        says(&mut supervisor, MessageSpec::Hold { sockets: Vec::new() });
-        says(&mut supervisor, begins("/etc", ours));
-        let terms = &supervisor.children[&1].terms;
-        assert!(matches!(terms, Terms::Unknown) && terms.is_trusted() == (ours != 0), "{terms:?}");
-        assert!(keep_report(&supervisor.children[&1], ("killed", Duration::ZERO)).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_child_of_another_user_gets_no_program_started_that_it_names() {
-        let (mut supervisor, child) = with_child();
-        says(&mut supervisor, begins("/state", OTHER));
-        for binary in ["/bin/sh", "/no/such/thalweg"] {
-            says(&mut supervisor, MessageSpec::Upgrade { binary: Some(binary.into()) });
-            let answer = child.receive(Some(READS)).unwrap().message;
-            let MessageSpec::Refused { why } = answer else { panic!("{answer:?}") };
-            assert!(why.contains("runs as another user than its supervisor"), "{why}");
-            assert_eq!(supervisor.children.len(), 1);
-        }
-    }
-}
+mod tests;

@@ -57,6 +57,22 @@ pub(crate) fn become_user(user: &str, directories: &[&Path], optional: Option<&P
     }
 }
 
+/// Whether this process may have that user. `expected`: the first user of a child of the supervisor, which stays the
+/// only one. A configuration that the user of the proxy can write would otherwise give that user root at the next
+/// start.
+///
+/// # Errors
+/// A sentence: it is another user.
+pub(super) fn may_become(uid: u32, expected: Option<u32>) -> Result<(), String> {
+    match expected {
+        Some(expected) if expected != uid => Err(format!(
+            "the configuration names another user than before: {uid} in place of {expected}\n  help: restore `user`, or \
+             end the supervisor, too, and start the proxy again"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Gives up root. A running thread would keep its rights, so no other thread may exist.
 fn assume(identity: machine::Identity) -> io::Result<()> {
     // Without /proc this cannot be checked.
@@ -94,6 +110,13 @@ mod tests {
 
     /// A user that owns nothing on this machine.
     const OTHER: machine::Identity = machine::Identity { uid: 54321, gid: 54322 };
+
+    #[test]
+    fn no_other_user_than_that_of_the_first_child_is_assumed() {
+        assert!(may_become(0, None).is_ok() && may_become(OTHER.uid, Some(OTHER.uid)).is_ok());
+        let refused = may_become(0, Some(OTHER.uid)).unwrap_err();
+        assert!(refused.contains("0 in place of 54321") && refused.contains("\n  help: "), "{refused}");
+    }
 
     #[test]
     fn only_directories_that_were_missing_change_their_owner() {

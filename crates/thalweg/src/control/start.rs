@@ -22,7 +22,7 @@ use super::kept_sources::KeptSources;
 use super::operator::Operator;
 use super::origin::Origin;
 use super::overlay::{self, OverlaySpec};
-use super::privileges::{become_user, default_state_directory, make_optional};
+use super::privileges::{become_user, default_state_directory, make_optional, may_become};
 use super::purge_channel::PurgeChannelTask;
 use super::revocations::Revocations;
 use super::route_sources::{RouteSources, first_documents};
@@ -103,9 +103,9 @@ pub(crate) async fn start(
     mut options: RunOptions,
 ) -> Result<(Control, thalweg_admin::Handle), String> {
     conceal(&loaded.plan.secrets.concealed);
-    let Parent { sockets, successor, supervisor } = std::mem::take(&mut options.parent);
+    let Parent { sockets, successor, supervisor, uid } = std::mem::take(&mut options.parent);
     let quiet = options.quiet;
-    let started = start_beside(loaded, options, (sockets, &successor, supervisor)).await;
+    let started = start_beside(loaded, options, (sockets, &successor, (supervisor, uid))).await;
     let (control, mut admin, reason) = match (started, &successor) {
         (Err(why), Some(successor)) => {
             successor.fail(&why);
@@ -134,11 +134,14 @@ pub(crate) async fn start(
     Ok((control, admin))
 }
 
+/// A supervisor, and the only user that it lets this process become.
+type Superior = (Option<Arc<Channel>>, Option<u32>);
+
 /// The same up to where this process could accept, where it is to take over.
 async fn start_beside(
     loaded: Loaded,
     options: RunOptions,
-    (sockets, successor, supervisor): (Vec<InheritedSocket>, &Option<Successor>, Option<Arc<Channel>>),
+    (sockets, successor, (supervisor, uid)): (Vec<InheritedSocket>, &Option<Successor>, Superior),
 ) -> Result<(Control, thalweg_admin::Handle, PlaceReason), String> {
     let inherited = Inherited::new(sockets);
     let changes = successor.as_ref().map(|successor| &successor.changes);
@@ -147,7 +150,7 @@ async fn start_beside(
     let budget = |loaded: &Loaded| budget(&loaded.plan, &loaded.settings);
     let doors = bind_listeners(&loaded.plan, budget(&loaded), &inherited).map_err(|error| explain(&error))?;
     let state = loaded.settings.state.clone().unwrap_or_else(default_state_directory);
-    begin_as(supervisor.as_deref(), &loaded.settings)?;
+    begin_as((supervisor.as_deref(), uid), &loaded.settings)?;
     let place = admin_place(&options, (&loaded.settings, &state), loaded.plan.cache.disk.as_ref())?;
     // Sources are queried before the admin API is bound: until then the written addresses are kept off.
     let written = OwnAddresses::written(&loaded.plan);
@@ -314,12 +317,19 @@ fn budget(plan: &Plan, settings: &Settings) -> Budget {
 }
 
 /// Reports the state directory and the new user to a supervisor, while this process still has all its rights.
-fn begin_as(supervisor: Option<&Channel>, settings: &Settings) -> Result<(), String> {
+///
+/// # Errors
+/// A sentence: there is no such user, or the supervisor expects another one.
+fn begin_as(
+    (supervisor, expected): (Option<&Channel>, Option<u32>),
+    settings: &Settings,
+) -> Result<(), String> {
     let Some(supervisor) = supervisor else { return Ok(()) };
     let uid = match &settings.user {
         Some(user) => machine::identity(&written(user)).map_err(|error| error.to_string())?.uid,
         None => rustix::process::geteuid().as_raw(),
     };
+    may_become(uid, expected)?;
     // A lost supervisor is noticed when this process reports that it accepts.
     let _ = supervisor.send(&MessageSpec::Begins { state: settings.state.clone(), uid }, &[], TURNS);
     Ok(())

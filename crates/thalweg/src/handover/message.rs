@@ -13,11 +13,18 @@ use thalweg_tls::PassedKeysSpec;
 #[serde(tag = "what", rename_all = "snake_case")]
 pub(crate) enum MessageSpec {
     /// To a process that begins: listen, on these sockets where they are yours. With their descriptors, and one for
-    /// what is to be told of a crash.
-    Start { sockets: Vec<PassedSocketSpec> },
+    /// what is to be told of a crash. `uid`: the only user that it may become.
+    Start {
+        sockets: Vec<PassedSocketSpec>,
+        #[serde(default)]
+        uid: Option<u32>,
+    },
     /// To a process that begins: take over from the one at the other end of this descriptor. Another one is for what is
-    /// to be told of a crash.
-    TakeOver,
+    /// to be told of a crash. `uid`: as in `Start`.
+    TakeOver {
+        #[serde(default)]
+        uid: Option<u32>,
+    },
     /// To the successor: what the predecessor has. With the descriptors of the sockets.
     Offer(Box<OfferSpec>),
     /// The successor could accept.

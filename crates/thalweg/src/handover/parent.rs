@@ -26,6 +26,8 @@ pub(crate) struct Parent {
     pub(crate) successor: Option<Successor>,
     /// Where a supervisor is.
     pub(crate) supervisor: Option<Arc<Channel>>,
+    /// The only user that the supervisor lets this process become.
+    pub(crate) uid: Option<u32>,
 }
 
 impl Parent {
@@ -49,13 +51,13 @@ impl Parent {
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let Received { message, fds } = channel.receive(Some(FIRST_WORD))?;
         match message {
-            MessageSpec::Start { sockets } => {
+            MessageSpec::Start { sockets, uid } => {
                 report_to(fds.get(sockets.len()).map(OwnedFd::try_clone).transpose()?)?;
                 let sockets = PassedSocketSpec::join(sockets, fds);
                 service_manager::is_supervised();
-                Ok(Self { sockets, successor: None, supervisor: Some(Arc::new(channel)) })
+                Ok(Self { sockets, successor: None, supervisor: Some(Arc::new(channel)), uid })
             }
-            MessageSpec::TakeOver => {
+            MessageSpec::TakeOver { uid } => {
                 let mut fds = fds.into_iter();
                 let other = fds.next().ok_or(io::ErrorKind::InvalidData)?;
                 report_to(fds.next())?;
@@ -63,11 +65,12 @@ impl Parent {
                 let received = from.receive(Some(FIRST_WORD))?;
                 let (successor, sockets) = Successor::of(from, received)?;
                 service_manager::is_supervised();
-                Ok(Self { sockets, successor: Some(successor), supervisor: Some(Arc::new(channel)) })
+                let (successor, supervisor) = (Some(successor), Some(Arc::new(channel)));
+                Ok(Self { sockets, successor, supervisor, uid })
             }
             message => {
                 let (successor, sockets) = Successor::of(channel, Received { message, fds })?;
-                Ok(Self { sockets, successor: Some(successor), supervisor: None })
+                Ok(Self { sockets, successor: Some(successor), ..Self::default() })
             }
         }
     }
