@@ -56,7 +56,7 @@ pub(crate) fn request(out: &mut Vec<u8>, record: &LogRecord<'_>) {
     }
     escape::nginx(out, bounded(record.method));
     out.push(b' ');
-    escape::nginx(out, bounded(record.path));
+    redact::path(out, bounded(record.path), escape::nginx);
     if let Some(query) = record.query {
         out.push(b'?');
         redact::query(out, bounded(query), escape::nginx);

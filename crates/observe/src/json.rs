@@ -123,7 +123,7 @@ fn request(object: &mut Object<'_>, record: &LogRecord<'_>) {
         object.text("host", |out| escape::json(out, bounded(host)));
     }
     if !record.path.is_empty() {
-        object.text("path", |out| escape::json(out, bounded(record.path)));
+        object.text("path", |out| redact::path(out, bounded(record.path), escape::json));
     }
     if let Some(query) = record.query {
         object.text("query", |out| redact::query(out, bounded(query), escape::json));

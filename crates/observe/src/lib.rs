@@ -50,7 +50,7 @@ pub use meters::{
 };
 pub use process::open_descriptors;
 pub use record::{FailedAttempt, Format, LogRecord, Timers};
-pub use redact::{redact_field, redact_query};
+pub use redact::{redact_field, redact_path, redact_query};
 pub use registry::{CacheDiskStanding, CacheStanding, Registry, Series, SourceStanding};
 pub use route_totals::RouteTotals;
 pub use sample::Sample;

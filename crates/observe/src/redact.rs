@@ -1,10 +1,12 @@
-//! Queries without the credentials that people put into them.
+//! Paths, queries and URLs without the credentials that people put into them.
 //!
-//! Called by the encoders for the query of the request and of the `Referer`, and for decision records. Invariant: the
-//! value of a key with the name of a credential ([`credentials::may_be_secret`]) is never written, in any spelling of
-//! the key (case, percent-encoding).
+//! Called by the encoders for the path and the query of the request and for the `Referer`, by spans, and for decision
+//! records. Invariant: the value of a parameter with the name of a credential ([`credentials::may_be_secret`]) is
+//! never written, in any spelling of the name (case, percent-encoding), whether it stands in the query, behind `;` in
+//! the path, or in the fragment; nor is the user's part of a URL.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use thalweg_core::credentials;
 
@@ -12,6 +14,8 @@ use crate::escape::Escape;
 
 /// What stands in the place of a value.
 const REDACTED: &[u8] = b"[redacted]";
+/// A field in which clients that can set no others send their tokens (RFC 6455 §1.9).
+const SUBPROTOCOLS: &str = "sec-websocket-protocol";
 
 /// Writes a query, escaped, with `[redacted]` in place of secret values.
 pub(crate) fn query(out: &mut Vec<u8>, query: &[u8], escape: Escape) {
@@ -32,6 +36,34 @@ pub(crate) fn query(out: &mut Vec<u8>, query: &[u8], escape: Escape) {
     }
 }
 
+/// Writes a path, escaped, with `[redacted]` in place of secret parameters (`/a;token=x/b`, RFC 3986 §3.3).
+pub(crate) fn path(out: &mut Vec<u8>, path: &[u8], escape: Escape) {
+    if !path.contains(&b';') {
+        return escape(out, path);
+    }
+    let mut is_parameter = false;
+    for part in path.split_inclusive(|byte| matches!(byte, b'/' | b';')) {
+        let end = part.len() - usize::from(part.ends_with(b"/") || part.ends_with(b";"));
+        let (text, separator) = part.split_at(end);
+        match text.iter().position(|byte| *byte == b'=') {
+            Some(at) if is_parameter && is_secret(&text[..at]) => {
+                escape(out, &text[..=at]);
+                out.extend_from_slice(REDACTED);
+            }
+            _ => escape(out, text),
+        }
+        out.extend_from_slice(separator);
+        is_parameter = separator == b";";
+    }
+}
+
+/// A path with `[redacted]` in place of parameters that may be credentials, not escaped for any form.
+pub fn redact_path(plain: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(plain.len());
+    path(&mut out, plain, |out, part| out.extend_from_slice(part));
+    out
+}
+
 /// A query with `[redacted]` in place of values that may be credentials, as it stands in the access log, but not
 /// escaped for any form.
 pub fn redact_query(plain: &[u8]) -> Vec<u8> {
@@ -41,12 +73,12 @@ pub fn redact_query(plain: &[u8]) -> Vec<u8> {
 }
 
 /// The value of a field of a request or response as people may see it: `[redacted]` where the field's name, or the
-/// value's first word, says that it is a credential; else with the secrets of a query in it redacted.
+/// value's first word, says that it is a credential; else with the secrets of a URL in it redacted.
 pub fn redact_field<'a>(name: &str, value: &'a [u8]) -> Cow<'a, [u8]> {
-    if credentials::may_be_secret(name) || has_scheme(value) {
+    if credentials::may_be_secret(name) || name.eq_ignore_ascii_case(SUBPROTOCOLS) || has_scheme(value) {
         return Cow::Borrowed(REDACTED);
     }
-    if !value.contains(&b'?') {
+    if !value.iter().any(|byte| matches!(byte, b'?' | b';' | b'#' | b'@')) {
         return Cow::Borrowed(value);
     }
     let mut out = Vec::with_capacity(value.len());
@@ -61,15 +93,28 @@ fn has_scheme(value: &[u8]) -> bool {
     BEGINNINGS.iter().any(|with| begins(with))
 }
 
-/// Writes a URL, escaped, with the secrets of its query redacted.
+/// Writes a URL, escaped, with its user and the secrets of its path, query and fragment redacted.
 pub(crate) fn url(out: &mut Vec<u8>, url: &[u8], escape: Escape) {
-    match url.iter().position(|byte| *byte == b'?') {
-        Some(at) => {
-            escape(out, &url[..=at]);
-            query(out, &url[at + 1..], escape);
-        }
-        None => escape(out, url),
+    let mut rest = url;
+    if let Some(at) = user_of(url) {
+        escape(out, &url[..at.start]);
+        out.extend_from_slice(REDACTED);
+        rest = &url[at.end..];
     }
+    let end = rest.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(rest.len());
+    path(out, &rest[..end], escape);
+    for part in rest[end..].split_inclusive(|byte| matches!(byte, b'?' | b'#')) {
+        query(out, part, escape);
+    }
+}
+
+/// Where the user and the password of a URL stand, without the `@` behind them (RFC 3986 §3.2.1).
+fn user_of(url: &[u8]) -> Option<Range<usize>> {
+    let start = url.windows(3).position(|three| three == b"://")? + 3;
+    let rest = &url[start..];
+    let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
+    let at = rest[..end].iter().rposition(|byte| *byte == b'@')?;
+    Some(start..start + at)
 }
 
 /// Whether a raw key of the query names a credential, as written or decoded.
@@ -123,6 +168,18 @@ mod tests {
         }
         assert_eq!(shown("Referer", "https://a.test/?a=1&token=s"), "https://a.test/?a=1&token=[redacted]");
         assert_eq!(shown("Accept", "*/*"), "*/*");
+        assert_eq!(shown("Accept", "text/html;q=0.9, a/b; c=d"), "text/html;q=0.9, a/b; c=d");
+        assert_eq!(shown("Sec-WebSocket-Protocol", "chat, token.abc"), "[redacted]");
+        for (value, told) in [
+            ("https://ada:pw@a.test/x?a=1", "https://[redacted]@a.test/x?a=1"),
+            ("https://a.test/x;jsessionid=1", "https://a.test/x;jsessionid=[redacted]"),
+            ("https://a.test/x#access_token=1&b=2", "https://a.test/x#access_token=[redacted]&b=2"),
+            ("https://a.test/x?a=1#id_token=2", "https://a.test/x?a=1#id_token=[redacted]"),
+            ("https://a.test/@ada?to=b@c", "https://a.test/@ada?to=b@c"),
+            ("ada@a.test", "ada@a.test"),
+        ] {
+            assert_eq!(shown("Location", value), told);
+        }
     }
 
     /// Only eleven names were hidden: credentials of clouds and of identity providers were logged (issue 43).
@@ -154,6 +211,20 @@ mod tests {
             assert_eq!(text(plain), plain);
         }
         assert_eq!(text("a=\"\n"), r"a=\x22\x0A");
+    }
+
+    #[test]
+    fn parameters_of_a_path_are_redacted_by_their_names() {
+        for (plain, shown) in [
+            ("/a;jsessionid=1/b;token=2;v=3", "/a;jsessionid=[redacted]/b;token=[redacted];v=3"),
+            ("/a;%74oken=1", "/a;%74oken=[redacted]"),
+            ("/token=1/a;b/key=2;", "/token=1/a;b/key=2;"),
+            ("/a;;token=", "/a;;token=[redacted]"),
+            ("/a", "/a"),
+        ] {
+            let told = String::from_utf8(redact_path(plain.as_bytes())).unwrap();
+            assert_eq!(told, shown, "{plain}");
+        }
     }
 
     #[test]

@@ -202,6 +202,7 @@ impl Value {
             Self::PeerIp => address(out, record.peer),
             Self::Request if record.method.is_empty() => {}
             Self::Request => combined::request(out, record),
+            Self::Path => redact::path(out, bounded(record.path), escape::nginx),
             Self::Query => {
                 if let Some(query) = record.query {
                     redact::query(out, bounded(query), escape::nginx);

@@ -2,7 +2,7 @@
 
 use super::TraceContext;
 use crate::record::LogRecord;
-use crate::redact::redact_query;
+use crate::redact::{redact_path, redact_query};
 use std::net::IpAddr;
 use std::time::Duration;
 use thalweg_core::Fault;
@@ -135,7 +135,7 @@ impl ExchangeSpan {
     /// What the access log says of the exchange, as a span. `target`: path and query as they went to endpoints.
     pub fn of(record: &LogRecord<'_>, target: (&[u8], Option<&[u8]>), beside: Beside) -> Self {
         let took = Duration::from_micros(record.timers.total);
-        let mut path_and_query = text(target.0);
+        let mut path_and_query = text(&redact_path(target.0));
         if let Some(query) = target.1 {
             path_and_query.push('?');
             path_and_query.push_str(&text(&redact_query(query)));
@@ -153,7 +153,7 @@ impl ExchangeSpan {
             method: text(record.method),
             scheme: record.scheme.to_owned(),
             host: record.host.map(text).unwrap_or_default(),
-            path: text(record.path),
+            path: text(&redact_path(record.path)),
             query: record.query.map(|query| text(&redact_query(query))),
             version: record.proto.trim_start_matches("HTTP/").to_owned(),
             user_agent: record.user_agent.map(text),

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
-use thalweg_observe::redact_query;
+use thalweg_observe::{redact_path, redact_query};
 use thalweg_observe::trace::TraceId;
 
 /// Bytes of method, host, path and query that every entry has room for.
@@ -237,7 +237,7 @@ impl Entry {
             port: Some(self.port).filter(|port| *port != 0),
             method,
             host,
-            path,
+            path: redact_path(&path),
             query: self.has_query.then(|| redact_query(&query)),
             route: self.route.as_ref().map(|route| route.route().name.clone()),
             filters: (0..).zip(filters).map(|(at, filter)| (filter.name(), filters_acted(at))).collect(),

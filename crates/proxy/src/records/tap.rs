@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use thalweg_filter::Chain;
 use thalweg_http::Version;
 use thalweg_observe::condition::{Facts, NumberField, TextField};
-use thalweg_observe::{Condition, IdShare, Limit, redact_field, redact_query};
+use thalweg_observe::{Condition, IdShare, Limit, redact_field, redact_path, redact_query};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 /// Taps at once.
@@ -237,7 +237,7 @@ impl Worker {
         };
         decision.trace = x.trace.get().map(|context| context.trace);
         decision.host = shown(x.authority());
-        decision.path = shown(x.path.of(&x.received));
+        decision.path = redact_path(&shown(x.path.of(&x.received)));
         decision.query = x.query().map(|query| redact_query(&shown(query)));
         let is_read = x.request.len > 0;
         Tapped {
