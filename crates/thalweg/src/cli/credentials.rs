@@ -5,7 +5,8 @@
 
 use super::{complain, say};
 use clap::Args;
-use std::io::{BufRead as _, IsTerminal as _, Read as _};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +14,7 @@ use thalweg_access::api_keys::{hash_key, new_key};
 use thalweg_access::password::{NewHash, hash_password};
 use thalweg_access::signed_url::{Signed, SigningKey};
 use thalweg_core::units::parse_duration;
-use thalweg_http::{Span, parse_authority, write_normal_host};
+use thalweg_http::{Span, normalize_path, parse_authority, write_normal_host};
 
 /// Bytes that are read of a secret.
 const LINE: u64 = 64 * 1024;
@@ -100,9 +101,8 @@ pub(crate) fn sign(args: &SignUrlArgs) -> ExitCode {
 fn signed(args: &SignUrlArgs) -> Result<String, String> {
     let secret = match (&args.key_file, &args.key_env) {
         (Some(path), _) => {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|error| format!("cannot read the file {}: {error}", path.display()))?;
-            text.lines().next().unwrap_or_default().to_owned()
+            let line = File::open(path).and_then(|file| first_line(BufReader::new(file)));
+            line.map_err(|error| format!("cannot read the file {}: {error}", path.display()))?
         }
         (None, Some(name)) => {
             std::env::var(name).map_err(|_| format!("the variable `{name}` is not set, or is not text"))?
@@ -118,7 +118,8 @@ fn signed(args: &SignUrlArgs) -> Result<String, String> {
     let (_, rest) = place.split_once("://").ok_or_else(wrong)?;
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = normal_host(authority).filter(|_| url.bytes().all(|byte| byte.is_ascii_graphic()));
-    let (host, path) = (host.ok_or_else(wrong)?, if path.is_empty() { "/" } else { path });
+    let (host, path) = (host.ok_or_else(wrong)?, normal_path(path)?);
+    check_query(query, &args.parameters)?;
     if args.scope.chars().any(char::is_control) {
         return Err("--scope has a control character; write the name of the route".into());
     }
@@ -129,12 +130,50 @@ fn signed(args: &SignUrlArgs) -> Result<String, String> {
         method: args.method.as_deref().map(str::as_bytes),
         host: &host,
         scope: args.scope.as_bytes(),
-        path: path.as_bytes(),
+        path: &path,
         expires: expires.as_bytes(),
         parameters: args.parameters.iter().filter_map(named).collect(),
     });
     let separator = if query.is_empty() { "" } else { "&" };
     Ok(format!("{place}?{query}{separator}expires={expires}&key_id={}&signature={signature}", args.key_id))
+}
+
+/// The path that the proxy compares: it has a normal form.
+fn normal_path(path: &str) -> Result<Vec<u8>, String> {
+    let mut normal = Vec::new();
+    let path = if path.is_empty() { "/" } else { path };
+    match normalize_path(path.as_bytes(), &mut normal) {
+        Err(fault) => Err(format!("the proxy would refuse the link: {}", fault.detail)),
+        // `//a/..` has another normal form, and is refused before.
+        Ok(_) if path.starts_with("//") => Err("the proxy would refuse a path with two slashes at its start".into()),
+        Ok(_) => Ok(normal),
+    }
+}
+
+/// Each parameter that the proxy reads stands once in the link, in any spelling of its name.
+fn check_query(query: &str, signed: &[String]) -> Result<(), String> {
+    let names: Vec<Vec<u8>> =
+        query.split('&').map(|pair| decoded(pair.split('=').next().unwrap_or_default())).collect();
+    let count = |name: &str| names.iter().filter(|known| *known == name.as_bytes()).count();
+    if let Some(name) = ["expires", "key_id", "signature"].into_iter().find(|name| count(name) > 0) {
+        return Err(format!("the URL has the parameter `{name}`, which is a part of the signature; remove it"));
+    }
+    match signed.iter().find(|name| count(name) > 1) {
+        Some(name) => Err(format!("the parameter `{name}` is to be signed and stands twice in the URL")),
+        None => Ok(()),
+    }
+}
+
+/// A text without percent-encoding.
+fn decoded(text: &str) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
+    while let Some(byte) = bytes.get(at) {
+        let escape = digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))).filter(|_| *byte == b'%');
+        out.push(escape.map_or(*byte, |(high, low)| high * 16 + low));
+        at += if escape.is_some() { 3 } else { 1 };
+    }
+    out
 }
 
 /// The host of an authority in its normal form; `None`: it has no host.
@@ -152,9 +191,17 @@ fn read_line(what: &str) -> Result<String, String> {
     if input.is_terminal() {
         complain(format_args!("type {what} and press Enter; the terminal shows it"));
     }
+    first_line(input.lock()).map_err(|error| format!("cannot read {what} from standard input: {error}"))
+}
+
+/// The first line, without its end; of a longer one than [`LINE`] no more is read.
+fn first_line(input: impl BufRead) -> io::Result<String> {
     let mut line = String::new();
-    let read = input.lock().take(LINE).read_line(&mut line);
-    read.map_err(|error| format!("cannot read {what} from standard input: {error}"))?;
+    let length = input.take(LINE).read_line(&mut line)?;
+    if u64::try_from(length).is_ok_and(|length| length == LINE) {
+        let why = format!("its first line has more than {} KiB", LINE / 1024);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
@@ -168,5 +215,53 @@ fn print(made: Result<String, String>) -> ExitCode {
             complain(error);
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn link(url: &str, key: &Path) -> Result<String, String> {
+        signed(&SignUrlArgs {
+            url: url.into(),
+            scope: "r".into(),
+            key_id: "k".into(),
+            key_file: Some(key.into()),
+            key_env: None,
+            ttl: Duration::from_secs(60),
+            parameters: vec!["user".into()],
+            method: None,
+        })
+    }
+
+    /// Such links were signed, and the proxy answered 400.
+    #[test]
+    fn no_link_is_signed_that_the_proxy_refuses() {
+        let key = std::env::temp_dir().join(format!("thalweg-sign-url-{}", std::process::id()));
+        std::fs::write(&key, "0123456789abcdef\n").unwrap();
+        for (url, why) in [
+            ("https://a.test//a", "two slashes"),
+            ("https://a.test/..", "climbs above the root"),
+            ("https://a.test/%zz", "percent escape"),
+            ("https://a.test/a?expires=1", "`expires`"),
+            ("https://a.test/a?b=1&%73ignature=x", "`signature`"),
+            ("https://a.test/a?key_id", "`key_id`"),
+            ("https://a.test/a?user=1&us%65r=2", "twice"),
+        ] {
+            let refused = link(url, &key).unwrap_err();
+            assert!(refused.contains(why), "{url}: {refused}");
+        }
+        let made = link("https://a.test/a/./b?c=1&c=2&user=1", &key).unwrap();
+        assert!(made.starts_with("https://a.test/a/./b?c=1&c=2&user=1&expires="), "{made}");
+        assert_eq!(normal_path("/a/./b%7e").unwrap(), b"/a/b~");
+        std::fs::remove_file(&key).unwrap();
+    }
+
+    #[test]
+    fn a_key_without_an_end_is_read_to_a_bound() {
+        let refused = link("https://a.test/", Path::new("/dev/zero")).unwrap_err();
+        assert!(refused.contains("/dev/zero") && refused.contains("64 KiB"), "{refused}");
     }
 }
