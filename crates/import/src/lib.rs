@@ -12,6 +12,7 @@
 mod arrange;
 mod branch;
 mod caddy;
+mod concealed;
 mod document;
 mod draft;
 mod goloadbalance;

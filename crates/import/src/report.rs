@@ -1,5 +1,6 @@
 //! The loss report: each directive of the original with what has become of it.
 
+use crate::concealed::without_secrets;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -65,7 +66,7 @@ impl Report {
         Self { original, always, entries: Vec::new() }
     }
 
-    /// Notes a directive.
+    /// Notes a directive, without the secrets in it.
     #[expect(clippy::too_many_arguments, reason = "these are the columns of a line")]
     pub(crate) fn note(
         &mut self,
@@ -75,7 +76,7 @@ impl Report {
         about: impl Into<String>,
         concerns: impl Into<String>,
     ) {
-        let what = shortened(&crate::yaml::shown(&what.into()));
+        let what = shortened(&crate::yaml::shown(&without_secrets(&what.into())));
         let entry =
             Entry { place: place.clone(), what, grade, about: about.into(), concerns: concerns.into() };
         self.entries.push(entry);

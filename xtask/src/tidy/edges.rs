@@ -53,7 +53,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("discovery", &["core", "http", "tls", "client", "filter", "upstream"]),
     ("health", &["core", "tls", "client", "upstream"]),
     ("admin", &["core", "http", "tls", "client", "access", "observe", "proxy"]),
-    ("import", &[]),
+    ("import", &["core"]),
     ("har", &[]),
     (
         "thalweg",
