@@ -125,8 +125,7 @@ fn is_shown(marks: Marks, (text, value): (&str, &str)) -> bool {
     }
     let Some((scheme, authority)) = authority(text) else { return marks.restricted || marks.shown };
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let is_in_authority =
-        host.contains(value) && text.matches(value).count() == host.matches(value).count();
+    let is_in_authority = host.contains(value) && text.matches(value).count() == host.matches(value).count();
     !scheme.is_empty() && (scheme == value || is_in_authority)
 }
 

@@ -12,8 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use thalweg_core::{Fault, FaultKind, RequestId, Side};
-use thalweg_observe::{redact_path, redact_query};
 use thalweg_observe::trace::TraceId;
+use thalweg_observe::{redact_path, redact_query};
 
 /// Bytes of method, host, path and query that every entry has room for.
 const TEXT: usize = 90;

@@ -145,7 +145,9 @@ fn normal_path(path: &str) -> Result<Vec<u8>, String> {
     match normalize_path(path.as_bytes(), &mut normal) {
         Err(fault) => Err(format!("the proxy would refuse the link: {}", fault.detail)),
         // `//a/..` has another normal form, and is refused before.
-        Ok(_) if path.starts_with("//") => Err("the proxy would refuse a path with two slashes at its start".into()),
+        Ok(_) if path.starts_with("//") => {
+            Err("the proxy would refuse a path with two slashes at its start".into())
+        }
         Ok(_) => Ok(normal),
     }
 }
@@ -156,7 +158,9 @@ fn check_query(query: &str, signed: &[String]) -> Result<(), String> {
         query.split('&').map(|pair| decoded(pair.split('=').next().unwrap_or_default())).collect();
     let count = |name: &str| names.iter().filter(|known| *known == name.as_bytes()).count();
     if let Some(name) = ["expires", "key_id", "signature"].into_iter().find(|name| count(name) > 0) {
-        return Err(format!("the URL has the parameter `{name}`, which is a part of the signature; remove it"));
+        return Err(format!(
+            "the URL has the parameter `{name}`, which is a part of the signature; remove it"
+        ));
     }
     match signed.iter().find(|name| count(name) > 1) {
         Some(name) => Err(format!("the parameter `{name}` is to be signed and stands twice in the URL")),
@@ -166,7 +170,8 @@ fn check_query(query: &str, signed: &[String]) -> Result<(), String> {
 
 /// A text without percent-encoding.
 fn decoded(text: &str) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let digit =
+        |byte: Option<&u8>| char::from(*byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
     while let Some(byte) = bytes.get(at) {
         let escape = digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))).filter(|_| *byte == b'%');

@@ -88,7 +88,8 @@ fn addresses_and_prefixes_that_the_client_names_are_shown() {
 }
 
 /// What is written at a place: a variable alone, in a path and in a URL.
-const WRITTEN: [&str; 4] = ["${SECRET}", "/x/${SECRET}", "http://h.test/${SECRET}", "http://h.test/x?q=${SECRET}"];
+const WRITTEN: [&str; 4] =
+    ["${SECRET}", "/x/${SECRET}", "http://h.test/${SECRET}", "http://h.test/x?q=${SECRET}"];
 
 /// Files with a variable at one place of the schema.
 fn places(choice: &Choice, around: (String, String), found: &mut Vec<String>) {
