@@ -19,6 +19,7 @@ pub mod listen;
 pub mod machine;
 mod mailbox;
 mod option;
+pub mod path_walk;
 mod pipe;
 mod prefetch;
 pub mod proxy_protocol;

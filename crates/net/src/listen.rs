@@ -3,13 +3,14 @@
 use crate::connect::{ConnectOptions, set_options, set_user_timeout};
 use crate::inherited::spread;
 use crate::option::set_int;
+use crate::path_walk::open_directory;
 use crate::reactor::{Owner, Reactor};
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, ipproto, sockopt};
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,6 +19,8 @@ use std::time::Duration;
 const BACKLOG: i32 = 4096;
 /// Ports that the kernel may choose before it is an error that others have taken them.
 const CHOICES: usize = 16;
+/// Flags for the directory of a socket, which is not read.
+const PASS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// How TCP sockets listen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -151,13 +154,27 @@ fn tcp_socket(address: SocketAddr, dual_stack: bool, share: bool) -> io::Result<
 /// Binds a unix stream socket and gives `count` descriptors of it. A socket file that nobody
 /// answers on is replaced; one that somebody answers on is `AddrInUse`.
 ///
+/// Root follows no link on the way that another user could have made, and removes a file only in the directory that
+/// was checked. That user may still replace a directory of its own between the check and the bind: then the new
+/// socket stands elsewhere, and nothing else is changed.
+///
 /// # Errors
-/// What the kernel says of the path.
+/// What the kernel says of the path; `PermissionDenied` for such a link.
 pub fn unix(path: &Path, count: usize) -> io::Result<Vec<OwnedFd>> {
-    if path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket()) {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // Another user gains nothing by its own links.
+    let directory = match rustix::process::geteuid().is_root() {
+        true => open_directory(parent)?,
+        false => openat(CWD, parent, PASS, Mode::empty())?,
+    };
+    let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    if found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Socket) {
         match std::os::unix::net::UnixStream::connect(path) {
             Ok(_) => return Err(Errno::ADDRINUSE.into()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                unlinkat(&directory, name, AtFlags::empty())?;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -284,6 +301,30 @@ mod tests {
     /// Waits until somebody is there.
     fn somebody(reactor: &Reactor) {
         assert_eq!(reactor.wait(Some(Duration::from_secs(20)), &mut Vec::new()).unwrap(), 1);
+    }
+
+    /// The user of the proxy made a link to a directory of root, and root removed a socket there.
+    #[test]
+    fn root_binds_and_removes_no_socket_behind_a_link_of_another_user() {
+        use std::os::unix::fs::PermissionsExt;
+        let base = std::env::temp_dir().join(format!("thalweg-listen-{}", std::process::id()));
+        let (open, target) = (base.join("open"), base.join("target"));
+        std::fs::create_dir_all(&open).unwrap();
+        std::fs::create_dir(&target).unwrap();
+        std::os::unix::fs::symlink(&target, open.join("run")).unwrap();
+        let path = open.join("run/a.sock");
+        // In directories that only root can write, links are followed, and a socket without an owner is replaced.
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+        drop(unix(&path, 1).unwrap());
+        drop(unix(&path, 2).unwrap());
+        std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            assert_eq!(unix(&path, 1).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            std::fs::remove_file(target.join("a.sock")).unwrap();
+            assert!(unix(&path, 1).is_err() && !target.join("a.sock").exists());
+        }
+        assert!(unix(&target.join("b.sock"), 1).is_ok());
+        std::fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]

@@ -8,7 +8,6 @@ mod control;
 mod demo;
 mod handover;
 mod operator_log;
-mod path_walk;
 mod printable;
 mod service_manager;
 mod supervisor;

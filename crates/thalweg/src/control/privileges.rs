@@ -5,13 +5,13 @@
 //! of others in it. So directories are made and their owner is changed through descriptors (`path_walk`): links in
 //! directories that others can write are not followed.
 
-use crate::path_walk::make_directory;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{Access, Gid, Uid, access, fchown};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_net::machine;
+use thalweg_net::path_walk::make_directory;
 
 /// Where what must last is kept when the configuration does not say: `/var/lib/thalweg` for root,
 /// else the XDG state directory.

@@ -5,7 +5,6 @@
 //! a descriptor, links of other users are not followed, a report is a new file, and only files with the name of a
 //! report are removed.
 
-use crate::path_walk::{make_directory, open_directory};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -14,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use thalweg_net::path_walk::{make_directory, open_directory};
 
 /// The directory in the state directory.
 const DIRECTORY: &str = "crashes";

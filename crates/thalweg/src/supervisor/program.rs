@@ -8,11 +8,11 @@
 
 use crate::control::own_binary;
 use crate::operator_log::warn;
-use crate::path_walk::trusted_program;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use thalweg_net::path_walk::trusted_program;
 
 /// The program that this process runs, even if its file has been replaced since.
 const RUNNING: &str = "/proc/self/exe";

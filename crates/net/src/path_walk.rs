@@ -1,7 +1,7 @@
 //! Walks paths that another user may partly own, component by component with descriptors.
 //!
 //! Called where a process with more rights than that user writes, changes the owner of, or starts the file at a path:
-//! the start (`control/privileges.rs`) and the supervisor. A path that is opened in one step may lead elsewhere a
+//! the start (`control/privileges.rs` of `thalweg`), the supervisor, and sockets at paths (`listen`). A path that is opened in one step may lead elsewhere a
 //! moment later; a descriptor keeps referring to the checked file. Invariant: a symbolic link is followed only in a
 //! directory that no user but root and the user of this process can write.
 
@@ -27,7 +27,7 @@ const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOL
 ///
 /// # Errors
 /// `NotFound`; `PermissionDenied` for a link in a directory that others can write.
-pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     walk(path, |_, _| Err(Errno::NOENT.into()))
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// As [`open_directory`], and those of `made`.
-pub(crate) fn make_directory(
+pub fn make_directory(
     path: &Path,
     mut made: impl FnMut(BorrowedFd<'_>) -> io::Result<()>,
 ) -> io::Result<OwnedFd> {
@@ -61,7 +61,7 @@ pub(crate) fn make_directory(
 ///
 /// # Errors
 /// A sentence: which file or directory other users can write.
-pub(crate) fn trusted_program(path: &Path) -> io::Result<PathBuf> {
+pub fn trusted_program(path: &Path) -> io::Result<PathBuf> {
     let resolved = path.canonicalize()?;
     let (mut at, mut shown) = (openat(CWD, "/", PASS, Mode::empty())?, PathBuf::from("/"));
     let mut names = normal(&resolved).peekable();
