@@ -17,6 +17,9 @@ const REDACTED: &[u8] = b"[redacted]";
 /// A field in which clients that can set no others send their tokens (RFC 6455 §1.9).
 const SUBPROTOCOLS: &str = "sec-websocket-protocol";
 
+/// Queries within one pair that are looked at: a bound.
+const NESTED: usize = 6;
+
 /// Writes a query, escaped, with `[redacted]` in place of secret values.
 pub(crate) fn query(out: &mut Vec<u8>, query: &[u8], escape: Escape) {
     // `;` separates pairs too in some frameworks.
@@ -25,15 +28,26 @@ pub(crate) fn query(out: &mut Vec<u8>, query: &[u8], escape: Escape) {
             Some((last @ (b'&' | b';'), pair)) => (pair, Some(*last)),
             _ => (part, None),
         };
-        match pair.iter().position(|byte| *byte == b'=') {
-            Some(at) if is_secret(&pair[..at]) => {
-                escape(out, &pair[..=at]);
-                out.extend_from_slice(REDACTED);
-            }
-            _ => escape(out, pair),
-        }
+        write_pair(out, pair, escape);
         out.extend(separator);
     }
+}
+
+/// Writes a pair of a query. Behind `?` and `#` of a value that is shown begins another one: that of a URL in the
+/// value, or of a fragment.
+fn write_pair(out: &mut Vec<u8>, mut pair: &[u8], escape: Escape) {
+    for _ in 0..NESTED {
+        let equals = pair.iter().position(|byte| *byte == b'=');
+        if let Some(at) = equals.filter(|at| is_secret(&pair[..*at])) {
+            escape(out, &pair[..=at]);
+            out.extend_from_slice(REDACTED);
+            return;
+        }
+        let Some(at) = pair.iter().position(|byte| matches!(byte, b'?' | b'#')) else { break };
+        escape(out, &pair[..=at]);
+        pair = &pair[at + 1..];
+    }
+    escape(out, pair);
 }
 
 /// Writes a path, escaped, with `[redacted]` in place of secret parameters (`/a;token=x/b`, RFC 3986 §3.3).
@@ -103,9 +117,7 @@ pub(crate) fn url(out: &mut Vec<u8>, url: &[u8], escape: Escape) {
     }
     let end = rest.iter().position(|byte| matches!(byte, b'?' | b'#')).unwrap_or(rest.len());
     path(out, &rest[..end], escape);
-    for part in rest[end..].split_inclusive(|byte| matches!(byte, b'?' | b'#')) {
-        query(out, part, escape);
-    }
+    query(out, &rest[end..], escape);
 }
 
 /// Where the user and the password of a URL stand, without the `@` behind them (RFC 3986 §3.2.1).
@@ -175,6 +187,8 @@ mod tests {
             ("https://a.test/x;jsessionid=1", "https://a.test/x;jsessionid=[redacted]"),
             ("https://a.test/x#access_token=1&b=2", "https://a.test/x#access_token=[redacted]&b=2"),
             ("https://a.test/x?a=1#id_token=2", "https://a.test/x?a=1#id_token=[redacted]"),
+            ("/x?token=1?2#3", "/x?token=[redacted]"),
+            ("/x?to=https://b.test/?sig=1&c=2", "/x?to=https://b.test/?sig=[redacted]&c=2"),
             ("https://a.test/@ada?to=b@c", "https://a.test/@ada?to=b@c"),
             ("ada@a.test", "ada@a.test"),
         ] {
