@@ -20,7 +20,7 @@ fn loaded(text: &str) -> Loaded {
 }
 
 const EMPTY: &str =
-    "listeners: { web: \"127.0.0.1:0\" }\nroutes: [ { name: other, to: \"http://10.0.0.9\" } ]\n";
+    "listeners: { web: \"127.0.0.1:0\" }\nroutes: [ { name: other, to: [ \"http://10.0.0.9\" ] } ]\n";
 
 /// What `plan` and `explain` say of a file with this route, as JSON and as text.
 fn displays(route: &str, url: &str) -> Vec<String> {
@@ -123,7 +123,7 @@ fn no_key_of_a_filter_shows_a_variable() {
     for text in filters {
         let whole = text.replacen(
             "{ \"routes\": [{ \"filters\": ",
-            "{ \"listeners\": { \"web\": \"127.0.0.1:0\" }, \"routes\": [{ \"to\": \"http://10.0.0.1\", \"filters\": ",
+            "{ \"listeners\": { \"web\": \"127.0.0.1:0\" }, \"routes\": [{ \"to\": [ \"http://10.0.0.1\" ], \"filters\": ",
             1,
         );
         let Ok(after) = check_text("t.yaml", &whole, &environment) else { continue };
