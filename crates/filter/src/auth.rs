@@ -174,7 +174,9 @@ macro_rules! methods {
             /// Fields that tell the service what was verified, and what they say, with placeholders: `X-User:
             /// "{user}"`, `X-Plan: "{claim.plan}"`. What clients send in them is removed from every request, and names
             /// that differ from them only in case and in characters that are neither letters nor digits count as the
-            /// same. A field that would be empty is not sent.
+            /// same. A field that would be empty is not sent. A client gets 401 if its name, or a claim that is
+            /// forwarded, has a control character, white space at an edge, or white space in an element of a list:
+            /// the field would tell the name of another.
             #[schemars(extend("x-default-words" = "none"))]
             #[schemars(extend("x-named" = true, "x-sent" = true))]
             forward: BTreeMap<String, TemplateSpec>,
@@ -529,6 +531,9 @@ impl Auth {
     fn pass(&self, cx: &mut RequestCx<'_>, identity: Identity) -> Verdict {
         let lacking = self.require.as_ref().and_then(|require| require.lacking(&identity));
         cx.identify(identity);
+        if let Some(reason) = self.forward.inexact(cx) {
+            return self.deny(cx, (401, "the service cannot be told who the client is"), reason.into());
+        }
         if let Some(lacking) = lacking
             && let verdict = self.deny(cx, (403, "the client is known and may not do this"), lacking.into())
             && !self.is_dry

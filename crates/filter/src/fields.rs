@@ -156,8 +156,11 @@ impl<'a> HeadFields<'a> {
         self.note(lines.ids, lines.sketch);
     }
 
-    /// Adds a field whose value is made now.
+    /// Adds a field whose value is made now; none where it could not tell exactly what was verified of the client.
     pub(crate) fn append_template(&mut self, name: &FieldName, value: &Template, values: &Values<'_>) {
+        if value.inexact(values).is_some() {
+            return;
+        }
         let begin = self.added.len();
         self.added.extend_from_slice(name.as_str().as_bytes());
         self.added.extend_from_slice(b": ");

@@ -37,6 +37,28 @@ impl Identity {
         rest.split('.').try_fold(self.claims.get(first)?, |value, name| value.get(name))
     }
 
+    /// Whether a field can hold a claim exactly, and no other value of the claim becomes the same text: see
+    /// [`is_exact`]; elements of a list, which are joined by spaces, must contain none. A claim that is not there, or
+    /// has no text, is exact.
+    pub(crate) fn is_claim_exact(&self, name: &str) -> bool {
+        match self.value(name) {
+            Some(Value::String(text)) => is_exact(text),
+            Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).all(is_word),
+            _ => true,
+        }
+    }
+
+    /// The user that a claim names. Empty: there is no such claim, or it is a list of which another list would be
+    /// joined to the same text.
+    pub(crate) fn user_of(&self, name: &str) -> String {
+        match self.value(name) {
+            Some(Value::Array(values)) if !values.iter().filter_map(Value::as_str).all(is_word) => {
+                String::new()
+            }
+            _ => self.claim(name).map(Cow::into_owned).unwrap_or_default(),
+        }
+    }
+
     /// Adds what another method has verified: a user only where there is none yet, claims where there are none of that
     /// name.
     pub fn merge(&mut self, other: Self) {
@@ -52,6 +74,18 @@ impl Identity {
             self.claims.entry(name).or_insert(value);
         }
     }
+}
+
+/// Whether the value of a field can be exactly this text: it has no control character, and no white space at an edge,
+/// which every recipient cuts off.
+pub(crate) fn is_exact(text: &str) -> bool {
+    let is_edge = char::is_whitespace;
+    !text.chars().any(char::is_control) && !text.starts_with(is_edge) && !text.ends_with(is_edge)
+}
+
+/// Whether a text may stand in a list that is joined by spaces.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(|it| it.is_control() || it.is_whitespace())
 }
 
 fn text(value: &Value) -> Option<Cow<'_, str>> {
@@ -87,6 +121,22 @@ mod tests {
         assert_eq!(it.claim("o"), None);
         assert_eq!(it.claim("a"), None);
         assert_eq!(it.claim("nothing.here"), None);
+    }
+
+    #[test]
+    fn a_field_can_hold_a_claim_exactly_or_it_cannot() {
+        let it = claims(
+            r#"{"a": "Ada Lovelace", "b": "ad\nmin", "c": " admin", "d": "admin\t", "e": ["x", "admin"],
+                "f": ["x admin"], "g": ["", "x"], "h": {"i": "admin\u007f"}, "j": 7, "k": [1], "l": "ad\u0000min"}"#,
+        );
+        for name in ["a", "e", "j", "k", "none"] {
+            assert!(it.is_claim_exact(name), "{name}");
+        }
+        for name in ["b", "c", "d", "f", "g", "h.i", "l"] {
+            assert!(!it.is_claim_exact(name), "{name}");
+        }
+        let users = ["a", "e", "f", "none"].map(|name| it.user_of(name));
+        assert_eq!(users, ["Ada Lovelace", "x admin", "", ""]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `forward:` fields that tell the service what was verified.
 
 use crate::headers::{checked_name, checked_value};
+use crate::identity::is_exact;
 use crate::{RequestCx, Template, TemplateSpec};
 use std::collections::BTreeMap;
 
@@ -35,6 +36,18 @@ impl Forward {
         if !self.0.is_empty() {
             remove_like(cx, self.0.iter().map(|(name, _)| &**name));
         }
+    }
+
+    /// Why the service cannot be told exactly who the client is: its name, or something else that was verified, has
+    /// a character that a field would lose.
+    pub(super) fn inexact(&self, cx: &RequestCx<'_>) -> Option<String> {
+        let user = cx.identity().is_some_and(|identity| !is_exact(&identity.user)).then(|| "user".to_owned());
+        let found =
+            user.or_else(|| self.0.iter().find_map(|(_, template)| template.inexact(&cx.values())))?;
+        Some(format!(
+            "no field can hold the {found} exactly: a control character, a space at an edge, or one within an element \
+             of a list"
+        ))
     }
 
     /// Tells what was verified.

@@ -16,7 +16,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::any::Any;
-use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -398,7 +397,7 @@ impl Jwt {
 
     fn identity(&self, claims: &Map<String, Value>) -> Identity {
         let mut identity = Identity { claims: claims.clone(), ..Identity::new("jwt", "") };
-        identity.user = identity.claim(&self.user).map(Cow::into_owned).unwrap_or_default();
+        identity.user = identity.user_of(&self.user);
         identity.scopes = scopes(&identity, self.scopes.as_deref());
         identity
     }

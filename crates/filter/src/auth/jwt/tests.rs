@@ -4,7 +4,7 @@ use crate::{Filter, Job, QueryEdit, Verdict};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -17,9 +17,12 @@ fn try_jwt(json: &str) -> Result<Arc<dyn Filter>, String> {
 }
 
 fn token(ends: u64) -> String {
-    let claims = json!({ "sub": "ada", "exp": ends, "scope": "read write", "plan": "gold" }).to_string();
-    let message =
-        format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#), URL_SAFE_NO_PAD.encode(claims));
+    token_of(&json!({ "sub": "ada", "exp": ends, "scope": "read write", "plan": "gold" }))
+}
+
+fn token_of(claims: &Value) -> String {
+    let (head, claims) = (r#"{"alg":"HS256"}"#, claims.to_string());
+    let message = format!("{}.{}", URL_SAFE_NO_PAD.encode(head), URL_SAFE_NO_PAD.encode(claims));
     let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes()), message.as_bytes());
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
@@ -58,6 +61,38 @@ fn a_token_says_who_it_is_and_goes_no_further() {
         let challenge = String::from_utf8(asked.outcome.fault_fields.clone()).unwrap();
         assert_eq!(challenge, "WWW-Authenticate: Bearer realm=\"restricted\"\r\n");
     }
+}
+
+/// `forward` dropped characters that a field cannot hold, and joined lists: the service was told the name of another.
+#[test]
+fn the_service_is_told_who_it_is_exactly_or_nothing() {
+    let filter =
+        try_jwt(r#"{"jwt": {KEY}, "forward": {"X-User": "{user}", "X-Groups": "{claim.groups}"}}"#).unwrap();
+    let ask = |claims: Value| {
+        let mut claims = claims;
+        claims["exp"] = (NOW + 60).into();
+        let mut asked = Asked::at("/").with("Authorization", &format!("Bearer {}", token_of(&claims)));
+        let verdict = asked.send(&*filter);
+        (status(&verdict), asked)
+    };
+    for claims in [
+        json!({ "sub": "ad\nmin" }),
+        json!({ "sub": "ad\0min" }),
+        json!({ "sub": "admin\u{7f}" }),
+        json!({ "sub": "admin\t" }),
+        json!({ "sub": " admin" }),
+        json!({ "sub": "ada", "groups": ["x admin"] }),
+        json!({ "sub": "ada", "groups": ["x", "ad\nmin"] }),
+        json!({ "sub": "ada", "groups": "admin " }),
+    ] {
+        let (status, asked) = ask(claims.clone());
+        assert_eq!((status, asked.request_lines().contains("X-")), (401, false), "{claims}");
+        let reason = asked.outcome.reason.as_deref().unwrap();
+        assert!(reason.starts_with("no field can hold the "), "{reason}");
+    }
+    let (status, asked) =
+        ask(json!({ "sub": "Ada Lovelace", "groups": ["x", "admin"], "other": ["x y", "\n"] }));
+    assert_eq!((status, &*asked.request_lines()), (0, "X-Groups: x admin\r\nX-User: Ada Lovelace\r\n"));
 }
 
 #[test]

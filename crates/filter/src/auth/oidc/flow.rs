@@ -91,7 +91,7 @@ impl Oidc {
 
     fn opened(&self, session: Arc<Session>) -> Option<Opened> {
         let mut identity = Identity { claims: session.claims()?, ..Identity::new("oidc", "") };
-        identity.user = identity.claim(&self.user).map(Cow::into_owned).unwrap_or_default();
+        identity.user = identity.user_of(&self.user);
         identity.scopes = scopes(&identity, self.scopes.as_deref());
         if let Some(token) = &session.access_token {
             identity.claims.insert("access_token".into(), Value::String(token.clone()));
