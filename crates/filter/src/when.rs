@@ -431,6 +431,26 @@ mod tests {
         assert!(nothing.fits_identity(None));
     }
 
+    /// A byte that is not UTF-8, or a line feed, got a value past `.*`.
+    #[test]
+    fn no_byte_gets_past_an_expression() {
+        let guard = when(|spec| spec.header = Some([("X-Kind".to_owned(), "~.*sqlmap.*".to_owned())].into()));
+        for value in [&b"sqlmap\xff"[..], b"\xffsqlmap", b"a\xc3 sqlmap"] {
+            let lines = [&b"X-Kind: "[..], value, b"\r\n"].concat();
+            assert!(guard.fits_request(&facts("/"), FieldView::new(&[], &[], &lines)), "{value:?}");
+        }
+        let claims = r#"{"note": "a\nsqlmap\n", "list": ["x", "\nsqlmap"]}"#;
+        let it =
+            Identity { claims: serde_json::from_str(claims).unwrap(), ..Identity::new("jwt", "x\nsqlmap") };
+        for name in ["note", "list"] {
+            let change =
+                |spec: &mut WhenSpec| spec.claim = Some([(name.to_owned(), "~.*sqlmap.*".to_owned())].into());
+            assert!(when(change).fits_identity(Some(&it)), "{name}");
+        }
+        let user = |spec: &mut WhenSpec| spec.user = Some(OneOrManySpec::One("~.*sqlmap".into()));
+        assert!(when(user).fits_identity(Some(&it)));
+    }
+
     #[test]
     fn responses_fit_by_status_and_type() {
         let when = when(|spec| {

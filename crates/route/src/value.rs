@@ -63,6 +63,9 @@ impl ValueMatch {
 }
 
 /// A regular expression over a whole value or path: linear time, bounded size, anchored at both ends.
+///
+/// `.` and negated classes match every byte that a client can send: a line feed counts as any other character, and each
+/// invalid sequence of UTF-8 counts as U+FFFD. Otherwise one such byte would get a value past `.*word.*`.
 #[derive(Clone)]
 pub struct Regex {
     text: Box<str>,
@@ -87,10 +90,12 @@ impl Regex {
 
     /// Whether the whole of `value` matches. Time is linear in its length.
     pub fn matches(&self, value: &[u8]) -> bool {
-        self.compiled.is_match(value)
+        // Borrowed, where the value is UTF-8.
+        self.compiled.is_match(String::from_utf8_lossy(value).as_bytes())
     }
 
-    /// What a group took of a value that matches, by its name or number; 0 is all of it.
+    /// What a group took of a value that matches, by its name or number; 0 is all of it. Of a value that is not UTF-8,
+    /// which no path is, it may take nothing.
     pub fn capture<'a>(&self, value: &'a [u8], group: &str) -> Option<&'a [u8]> {
         let found = self.compiled.captures(value)?;
         let group = group.parse().map_or_else(|_| found.name(group), |number| found.get(number))?;
@@ -118,13 +123,13 @@ impl fmt::Debug for Regex {
 }
 
 fn compile(text: &str) -> Result<regex::bytes::Regex, String> {
-    RegexBuilder::new(text).size_limit(REGEX_SIZE).dfa_size_limit(REGEX_SIZE).build().map_err(|error| {
-        match error {
-            regex::Error::CompiledTooBig(_) => {
-                format!("`{text}` compiles to more than {} KiB; repeat less", REGEX_SIZE / 1024)
-            }
-            other => other.to_string(),
+    let mut builder = RegexBuilder::new(text);
+    builder.size_limit(REGEX_SIZE).dfa_size_limit(REGEX_SIZE).dot_matches_new_line(true);
+    builder.build().map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => {
+            format!("`{text}` compiles to more than {} KiB; repeat less", REGEX_SIZE / 1024)
         }
+        other => other.to_string(),
     })
 }
 
@@ -163,6 +168,28 @@ mod tests {
         assert!(!regex.matches(b"a\n"));
         assert_eq!(regex.as_str(), "a|ab");
         assert!(Regex::parse("^/a$").unwrap().matches(b"/a"));
+    }
+
+    #[test]
+    fn no_byte_gets_a_value_past_a_regex() {
+        for text in [".*sqlmap.*", "[^x]*sqlmap[^x]*", "(?i).*SQLMAP.*"] {
+            let regex = Regex::parse(text).unwrap();
+            for value in [
+                &b"sqlmap"[..],
+                b"sqlmap\xff",
+                b"\xffsqlmap",
+                b"\n\xc3sqlmap\r\n",
+                b"\xe2\x82sqlmap\0\xc3\xa4",
+            ] {
+                assert!(regex.matches(value), "{text} {value:?}");
+            }
+            assert!(!regex.matches(b"sql\xffmap"));
+        }
+        // What is written for certain characters takes no other.
+        assert!(Regex::parse(r"\w+").unwrap().matches("zoë".as_bytes()));
+        assert!(!Regex::parse(r"\w+").unwrap().matches(b"zo\xeb"));
+        assert!(!Regex::parse("[a-z]+").unwrap().matches(b"ab\n"));
+        assert!(!Regex::parse("(?-s)a.*").unwrap().matches(b"a\nb"));
     }
 
     #[test]

@@ -141,6 +141,28 @@ fn every_condition_must_hold_and_explain_names_the_first_that_does_not() {
     assert_eq!(outcome(&Query { path: b"/b", ..good }), []);
 }
 
+/// A byte that is not UTF-8, or a line feed, got a value past `.*`.
+#[test]
+fn no_byte_of_a_query_or_field_gets_past_an_expression() {
+    let regex = || ValueMatch::Regex(Regex::parse(".*sqlmap.*").unwrap());
+    let mut guarded = route("", "/a");
+    guarded.query = vec![field("q", regex())];
+    for query in ["q=sqlmap%0a", "q=%0D%0Asqlmap", "q=sqlmap%ff", "q=%c3sqlmap+"] {
+        let request = Query { query: query.as_bytes(), ..request("h", "/a") };
+        assert_eq!(find(&[guarded.clone(), route("", "")], &request), Some(0), "{query}");
+    }
+    let mut guarded = route("", "/a");
+    guarded.headers = vec![field("X-A", regex())];
+    struct Raw;
+    impl FieldLookup for Raw {
+        fn any(&self, _name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+            test(b"sqlmap\xff")
+        }
+    }
+    let request = Query { fields: &Raw, ..request("h", "/a") };
+    assert_eq!(find(&[guarded, route("", "")], &request), Some(0));
+}
+
 #[test]
 fn candidates_come_in_the_order_of_precedence_with_their_reasons() {
     let mut post = route("h", "/a/b");
