@@ -421,6 +421,47 @@ fn a_filter_that_looks_at_the_name_of_its_route_is_not_that_of_another_route() {
     );
 }
 
+/// `maintenance`, `redirect`, `respond`, `files` and `headers.request.remove` kept nothing from the service for another
+/// reading of the path.
+#[test]
+fn filters_that_keep_something_from_the_service_hold_for_every_reading() {
+    let only = |name: &str, filter: &str| {
+        format!("- {{ name: {name}, match: {{ path: '/{name}/*' }}, to: s, filters: [ {{ {filter} }} ] }}\n")
+    };
+    let routes = [
+        only("closed", "maintenance: { on: true }"),
+        only("moved", "redirect: 'https://b.test{path}'"),
+        only("said", "respond: 204"),
+        only("stored", "files: { root: /nowhere }"),
+        only("less", "headers: { request: { remove: X-Admin } }"),
+        only("tried", "files: { root: /nowhere, fall_through: true }"),
+        only("more", "headers: { request: { set: { X-A: '1' } } }"),
+        only("small", "compress: {}"),
+        only("answer", "headers: { response: { remove: Server } }"),
+        only("same", "request_id: {}"),
+        "- { name: open, to: s }\n".to_owned(),
+    ];
+    outcomes(
+        &routes.concat(),
+        &[
+            ("/closed;v/x", "400"),
+            ("/moved;v/x", "400"),
+            ("/said;v/x", "400"),
+            ("/stored;v/x", "400"),
+            ("/less;v/x", "400"),
+            ("/a/..%2Fless/x", "400"),
+            ("/tried;v/x", "open"),
+            ("/more;v/x", "open"),
+            ("/small;v/x", "open"),
+            ("/answer;v/x", "open"),
+            ("/same;v/x", "open"),
+            ("/less/a;v/x", "less"),
+            ("/less//x", "less"),
+            ("/less/a%2Fb", "less"),
+        ],
+    );
+}
+
 /// Checks what becomes of requests with these URLs: the name of their route, or the status of their refusal.
 fn outcomes(routes: &str, expected: &[(&str, &str)]) {
     let config = format!(

@@ -135,6 +135,10 @@ impl Filter for Access {
         !self.dry_run
     }
 
+    fn restricts(&self) -> bool {
+        self.guards()
+    }
+
     fn upkeep(&self) -> Option<Arc<dyn Upkeep>> {
         let has_sources = |side: &Side| side.addresses.has_sources();
         (has_sources(&self.deny) || self.allow.as_ref().is_some_and(has_sources)).then(list_upkeep)

@@ -348,6 +348,10 @@ impl Filter for Auth {
         !self.is_dry
     }
 
+    fn restricts(&self) -> bool {
+        self.guards()
+    }
+
     fn decides_by_route(&self) -> bool {
         self.methods.iter().any(|method| method.decides_by_route())
     }

@@ -60,6 +60,10 @@ impl Filter for Buffer {
         format!("bodies of {}, {} in memory", size_text(max_body), size_text(memory as u64))
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

@@ -161,6 +161,10 @@ impl Filter for Cache {
         self.rule.to_string()
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::NONE
     }

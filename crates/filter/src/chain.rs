@@ -313,10 +313,10 @@ impl Step {
         })
     }
 
-    /// Whether a request matches. For a restricting filter, one matching reading of the path is enough.
+    /// Whether a request matches. For a filter that says so, one matching reading of the path is enough.
     fn fits(&self, when: &When, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         match facts.readings {
-            Some(_) if self.filter.restricts() => when.fits_in_some_reading(facts, fields),
+            Some(_) if self.filter.fits_any_reading() => when.fits_in_some_reading(facts, fields),
             _ => when.fits_request(facts, fields),
         }
     }

@@ -167,6 +167,10 @@ impl Filter for Compress {
         format!("{}, level {}, from {}", names.join(" "), self.level, size_text(self.least))
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::RESPONSE
     }

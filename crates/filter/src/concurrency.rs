@@ -129,10 +129,6 @@ impl Filter for Concurrency {
         )
     }
 
-    fn restricts(&self) -> bool {
-        true
-    }
-
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

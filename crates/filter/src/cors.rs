@@ -227,6 +227,10 @@ impl Filter for Cors {
         format!("{}{credentials}", origins.collect::<Vec<_>>().join(" "))
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::BOTH
     }

@@ -160,6 +160,10 @@ impl Filter for Decompress {
         format!("{}, up to {} and {}:1", sides.join(" and "), size_text(self.most), self.ratio)
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         let request = if self.request { Hooks::REQUEST } else { Hooks::NONE };
         let response = if self.response { Hooks::RESPONSE } else { Hooks::NONE };

@@ -194,6 +194,10 @@ impl Filter for ErrorPages {
         if self.of_upstream { format!("{pages}, also of endpoints") } else { pages }
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::RESPONSE
     }

@@ -147,6 +147,10 @@ impl Filter for Injects {
         words.join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         if self.bandwidth.is_some() { Hooks::REQUEST | Hooks::RESPONSE } else { Hooks::REQUEST }
     }

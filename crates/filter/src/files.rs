@@ -264,6 +264,10 @@ impl Filter for Files {
         std::iter::once(&*self.written).chain(words).collect()
     }
 
+    fn restricts(&self) -> bool {
+        self.answers()
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

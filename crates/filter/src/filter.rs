@@ -103,11 +103,16 @@ pub trait Filter: Any + Debug + Send + Sync {
         false
     }
 
-    /// Whether it may refuse or limit requests. Such a filter is called if any reading of the path matches its
-    /// condition, and a request is refused if another reading belongs to its route and the chosen route lacks it
-    /// (decision 0005).
+    /// Whether it may keep requests, or fields of them, from the service. A request is refused if another reading of
+    /// its path belongs to a route with such a filter and the chosen route lacks it (decision 0005). A filter that does
+    /// neither says so.
     fn restricts(&self) -> bool {
-        self.guards()
+        true
+    }
+
+    /// Whether it is called if any reading of the path matches its condition, otherwise only if the matched form does.
+    fn fits_any_reading(&self) -> bool {
+        self.restricts()
     }
 
     /// Whether its decision may depend on the route: as a filter of another route it may decide otherwise about the

@@ -67,6 +67,10 @@ impl Filter for Forwarded {
         words.join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

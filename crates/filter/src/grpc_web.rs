@@ -34,6 +34,10 @@ impl Filter for GrpcWeb {
         "{}".into()
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

@@ -82,6 +82,8 @@ struct Side {
     /// Removed first.
     gone: FieldNames,
     rename: Vec<(FieldName, FieldName)>,
+    /// How many names are removed as such.
+    removed: usize,
     /// Then fields that are set, and those that are appended.
     sets: FieldSets,
     default: Vec<(FieldName, FieldWrites)>,
@@ -158,7 +160,8 @@ impl Side {
         }
         let default = default.iter().map(|(name, value)| (name.clone(), FieldWrites::one(name, value)));
         let default = default.collect();
-        Ok(Self { gone, rename, sets, default, uses_fields, words, captures })
+        let removed = remove.len();
+        Ok(Self { gone, rename, removed, sets, default, uses_fields, words, captures })
     }
 
     fn is_empty(&self) -> bool {
@@ -203,6 +206,18 @@ impl Filter for Headers {
         let Side { gone, rename, sets, .. } = &self.request;
         let renamed = rename.iter().flat_map(|(old, new)| [old.as_str(), new.as_str()]);
         gone.names().chain(sets.gone().names()).chain(renamed).collect()
+    }
+
+    /// A field that is removed may decide something in the service. Fields that are set do not count: most of them differ
+    /// between routes, and a service that believes one must have it set on each way to it.
+    fn restricts(&self) -> bool {
+        self.request.removed > 0
+    }
+
+    /// A field that is set may also permit something.
+    fn fits_any_reading(&self) -> bool {
+        let removes_only = self.request.words.len() == self.request.removed && self.response.is_empty();
+        self.restricts() && removes_only
     }
 
     fn hooks(&self) -> Hooks {

@@ -79,6 +79,10 @@ impl Filter for Hsts {
         format!("{}{flags}", duration_text(self.max_age))
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::RESPONSE
     }

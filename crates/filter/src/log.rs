@@ -147,6 +147,10 @@ impl Filter for Log {
         share.into_iter().chain(names).collect::<Vec<_>>().join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::BOTH
     }

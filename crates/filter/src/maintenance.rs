@@ -109,6 +109,10 @@ impl Filter for Maintenance {
         words.join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        self.is_on
+    }
+
     fn hooks(&self) -> Hooks {
         if self.is_on { Hooks::REQUEST } else { Hooks::NONE }
     }

@@ -57,6 +57,10 @@ impl Filter for MapBack {
         self.is_on.to_string()
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         if self.is_on { Hooks::RESPONSE } else { Hooks::NONE }
     }

@@ -97,6 +97,10 @@ impl Filter for Mirror {
         format!("{}% to {service}, bodies up to {max_body} bytes, for {timeout:?}", self.share)
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

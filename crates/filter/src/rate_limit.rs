@@ -309,10 +309,6 @@ impl Filter for RateLimit {
         format!("{}{name}{store}{dry_run}", limits.join(" and "))
     }
 
-    fn restricts(&self) -> bool {
-        true
-    }
-
     fn hooks(&self) -> Hooks {
         let told = if self.told.draft || self.told.legacy { Hooks::RESPONSE } else { Hooks::NONE };
         let has_bytes = self.limits.iter().any(|limit| limit.unit == Unit::Bytes);

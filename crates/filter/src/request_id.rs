@@ -70,6 +70,10 @@ impl Filter for WithRequestId {
         format!("{}, {accept}", self.name)
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::BOTH
     }

@@ -158,10 +158,6 @@ impl Filter for Respond {
     }
 
     /// A response with an error status refuses requests.
-    fn restricts(&self) -> bool {
-        self.status >= 400
-    }
-
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

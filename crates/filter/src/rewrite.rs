@@ -393,6 +393,10 @@ impl Filter for Rewrite {
         words.join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

@@ -108,6 +108,10 @@ impl Filter for SecurityHeaders {
         self.fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::RESPONSE
     }

@@ -182,6 +182,10 @@ impl Filter for Split {
         format!("by {} {}: {choices}{sticky}", self.by.kind(), self.by.name())
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         if self.sticky.is_some() { Hooks::BOTH } else { Hooks::REQUEST }
     }

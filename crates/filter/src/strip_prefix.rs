@@ -43,6 +43,10 @@ impl Filter for StripPrefix {
         }
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::REQUEST
     }

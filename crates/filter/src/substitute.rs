@@ -192,6 +192,10 @@ impl Filter for Substitute {
         self.rules.iter().map(shown).collect::<Vec<_>>().join(", ").escape_debug().to_string()
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         Hooks::RESPONSE
     }

@@ -97,6 +97,10 @@ impl Filter for Throttle {
         sides.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
+    fn restricts(&self) -> bool {
+        false
+    }
+
     fn hooks(&self) -> Hooks {
         let request = if self.request.is_some() { Hooks::REQUEST } else { Hooks::NONE };
         let response = if self.response.is_some() { Hooks::RESPONSE } else { Hooks::NONE };
