@@ -82,7 +82,8 @@ pub struct WhenSpec {
     /// Patterns of paths as those of routes: `/api/*`, `/users/{id}`; one must match.
     #[schemars(extend("x-default-words" = "all"))]
     path: Option<OneOrManySpec<String>>,
-    /// Methods; one must match.
+    /// Methods; one must match. `GET` does not stand for `HEAD`. For a service that obeys `X-HTTP-Method-Override`,
+    /// `X-HTTP-Method` or `X-Method-Override`, remove these fields with `headers: { request: { remove: … } }`.
     #[schemars(extend("x-default-words" = "all"))]
     method: Option<OneOrManySpec<String>>,
     /// Fields of the request and their values: a text, `*` for any value, or `~` and a regular expression over the

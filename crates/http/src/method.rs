@@ -1,6 +1,6 @@
 //! Methods and versions of the request line.
 
-/// A request method (RFC 9110 §9, RFC 5789). Case-sensitive: `get` is [`Method::Other`].
+/// A request method (RFC 9110 §9, RFC 5789). Case-sensitive: `get` is [`Method::Other`], and refused in requests.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Method {
     /// Transfer a representation.
@@ -26,6 +26,51 @@ pub enum Method {
     Other,
 }
 
+/// The methods of the IANA registry, and `PURGE`, which caches know.
+const WELL_KNOWN: [&str; 41] = [
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "CONNECT",
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "OPTIONS",
+    "ORDERPATCH",
+    "PATCH",
+    "POST",
+    "PRI",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "PUT",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "TRACE",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+];
+
 impl Method {
     /// Reads a method. Every other text, also one that is no token, is [`Method::Other`].
     #[inline]
@@ -42,6 +87,13 @@ impl Method {
             b"PATCH" => Self::Patch,
             _ => Self::Other,
         }
+    }
+
+    /// Whether a method that is [`Method::Other`] is a well-known one but for its case, such as `delete`. Endpoints that
+    /// ignore case take it for that one, which a rule about methods would have missed.
+    pub fn is_miscased(bytes: &[u8]) -> bool {
+        bytes.iter().any(u8::is_ascii_lowercase)
+            && WELL_KNOWN.iter().any(|known| bytes.eq_ignore_ascii_case(known.as_bytes()))
     }
 
     /// Whether the client asks for nothing to change (RFC 9110 §9.2.1).
@@ -105,6 +157,16 @@ mod tests {
             assert_eq!(Method::from_bytes(method.to_lowercase().as_bytes()), Method::Other);
         }
         assert_eq!(Method::from_bytes(b"PROPFIND").label(), "OTHER");
+    }
+
+    #[test]
+    fn a_well_known_method_in_another_case_is_recognised() {
+        for method in ["get", "Post", "dElete", "PROPFINd", "patch", "purge"] {
+            assert!(Method::is_miscased(method.as_bytes()), "{method}");
+        }
+        for method in ["GET", "DELETE", "PROPFIND", "frob", "Frob", "M-SEARCH", "gets", ""] {
+            assert!(!Method::is_miscased(method.as_bytes()), "{method}");
+        }
     }
 
     #[test]

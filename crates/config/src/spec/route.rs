@@ -97,7 +97,9 @@ pub struct MatchSpec {
     /// A regular expression for the whole path, instead of `path`.
     #[schemars(extend("x-default-words" = "any"))]
     pub path_regex: Option<Spanned<String>>,
-    /// Upper case, as in `GET` or `[GET, HEAD]`.
+    /// Upper case, as in `GET` or `[GET, HEAD]`. `GET` does not stand for `HEAD`. For a service that obeys
+    /// `X-HTTP-Method-Override`, `X-HTTP-Method` or `X-Method-Override`, remove these fields with
+    /// `headers: { request: { remove: … } }` on each route to it.
     #[schemars(extend("x-default-words" = "any"))]
     #[schemars(with = "SomeSpec<schema::Method>")]
     pub methods: SomeSpec<String>,

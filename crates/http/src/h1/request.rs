@@ -17,6 +17,9 @@ use crate::span::Span;
 /// Longest method, in bytes; the longest registered one has 17.
 pub const METHOD_MAX: usize = 32;
 
+/// Why [`Method::is_miscased`] is refused.
+pub(crate) const MISCASED: &str = "a well-known method that is not in capitals";
+
 /// The part of the head that is being read.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Part {
@@ -164,6 +167,9 @@ impl RequestHead {
             }
             self.method_text = Span::new(self.mark, self.at);
             self.method = Method::from_bytes(self.method_text.of(input));
+            if self.method == Method::Other && Method::is_miscased(self.method_text.of(input)) {
+                return Err(Fault::request(400, MISCASED));
+            }
             self.next(Part::Target);
         }
         if self.part == Part::Target {

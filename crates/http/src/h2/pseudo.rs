@@ -6,7 +6,7 @@
 use thalweg_core::Fault;
 
 use crate::authority::{Authority, parse_authority, write_normal_host};
-use crate::h1::request::METHOD_MAX;
+use crate::h1::request::{METHOD_MAX, MISCASED};
 use crate::method::Method;
 use crate::octet;
 use crate::rules::Upgrade;
@@ -59,6 +59,9 @@ impl<'a> Pseudo<'a> {
             read_authority(authority)?;
         }
         let method = Method::from_bytes(method_text);
+        if method == Method::Other && Method::is_miscased(method_text) {
+            return refuse(MISCASED);
+        }
         let line =
             FirstLine { method, method_text, target: b"", has_raw_target: false, upgrade: Upgrade::None };
         match (method, self.protocol) {

@@ -150,8 +150,16 @@ fn a14_higher_minor_versions_are_served_as_1_1() {
 
 #[test]
 fn a14_unknown_methods_and_one_empty_line_pass() {
-    for input in ["\r\nGET / HTTP/1.1\r\n\r\n", "get / HTTP/1.1\r\n\r\n", "M-SEARCH * HTTP/1.1\r\n\r\n"] {
+    for input in ["\r\nGET / HTTP/1.1\r\n\r\n", "frob / HTTP/1.1\r\n\r\n", "M-SEARCH * HTTP/1.1\r\n\r\n"] {
         assert_eq!(parse(input.as_bytes()), Ok(Progress::Complete), "{input:?}");
+    }
+}
+
+/// `delete` passed a guard on `DELETE`, and services that ignore case took it for that.
+#[test]
+fn a_well_known_method_in_another_case_is_refused() {
+    for method in ["get", "Post", "dElete", "propfind"] {
+        refused(&[&format!("{method} / HTTP/1.1\r\n\r\n")]);
     }
 }
 

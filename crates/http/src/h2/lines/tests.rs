@@ -158,7 +158,7 @@ fn what_would_not_survive_as_a_line_is_refused() {
 #[test]
 fn pseudo_fields_that_contradict_or_cannot_be_said_are_refused() {
     let method = |method| Pseudo { method, ..GET };
-    for wrong in [&b""[..], b"GET ", b"GE T", b"GET\r\n", b"G\0", b"G:T", &[b'A'; 33]] {
+    for wrong in [&b""[..], b"GET ", b"GE T", b"GET\r\n", b"G\0", b"G:T", &[b'A'; 33], b"get", b"dElete"] {
         assert_eq!(request(&method(wrong), &[]), Err(400), "{}", wrong.escape_ascii());
     }
     let path = |path| Pseudo { path, ..GET };
