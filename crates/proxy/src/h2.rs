@@ -67,8 +67,10 @@ pub(crate) async fn begins(worker: &Worker, client: &Client, x: &mut Exchange) -
 
 /// Whether the first bytes of a connection are a request line of HTTP/1, right or wrong, or its beginning, since a line
 /// is refused at its first wrong byte: it names a method, a path or a version, and is not the beginning of [`PREFACE`].
+/// Empty lines may stand before it; how many are tolerated is decided where it is read.
 pub(crate) fn has_request_line(received: &[u8]) -> bool {
-    let line = received.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let begin = received.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(received.len());
+    let line = received[begin..].split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |word: &[u8]| line.windows(word.len()).any(|window| window == word);
     let method = line.iter().position(|byte| *byte == b' ').map(|end| Method::from_bytes(&line[..end]));
     let is_method = method.is_some_and(|method| method != Method::Other);
@@ -122,6 +124,9 @@ mod tests {
             "GET /",
             "g\0t x HTTP/9",
             "\tGET / \r\n",
+            "\r\nGET / HTTP/1.1\r\n",
+            "\r\n\r\nGET / HTTP/1.1\r\n",
+            "\nGET / HTTP/1.1\r\n",
         ] {
             assert!(has_request_line(line.as_bytes()), "{line}");
         }
