@@ -168,6 +168,37 @@ fn links_are_good_as_they_were_signed_and_until_their_time() {
     assert_eq!(outcome(&*filter, &mut asked).0, 403);
 }
 
+/// Services read these as the signed parameter, which its exact name did not find.
+#[test]
+fn a_signed_parameter_has_one_spelling() {
+    let secrets = r#"{"k": {"value": "k-0123456789abcdef"}}"#;
+    let status = |names: &str, signed: &[&str], more: &str| {
+        let json = format!(r#"{{"signed_url": {{"secrets": {secrets}, "parameters": [{names}]}}}}"#);
+        let mut asked = Asked::at("/a.zip");
+        asked.query = Some(link("/a.zip", signed, ("k", NOW + 60)) + more);
+        outcome(&*try_auth(&json).unwrap(), &mut asked).0
+    };
+    for more in [
+        "&%20user=8",
+        "&+user=8",
+        "&user[]=8",
+        "&user%5B0%5D=8",
+        "&x;user=8",
+        "&x=1;user=8",
+        "&User=8",
+        "&user%00=8",
+    ] {
+        assert_eq!(status(r#""user""#, &["user=7"], more), 400, "{more}");
+        assert_eq!(status(r#""user""#, &[], more), 400, "{more}");
+    }
+    assert_eq!(status(r#""user_id""#, &["user_id=7"], "&user.id=8"), 400);
+    for more in ["", "&users=8", "&x[user]=8", "&x=user", "&us;er=8", "&Expires=7"] {
+        assert_eq!(status(r#""user""#, &["user=7"], more), 0, "{more}");
+    }
+    assert_eq!(status(r#""a[x]""#, &["a[x]=7"], "&a[y]=8"), 0);
+    assert_eq!(status(r#""a[x]""#, &["a[x]=7"], "&A%5Bx%5D=8"), 400);
+}
+
 /// A link that was signed for one host or route was valid on every other one with the same key (issue 43).
 #[test]
 fn links_of_another_host_or_route_are_wrong() {

@@ -55,6 +55,34 @@ pub(crate) fn only<'a>(query: &'a [u8], wanted: &str) -> Result<Option<&'a [u8]>
     }
 }
 
+/// The same for a parameter that the service reads too: it stands there once, in whichever spelling.
+///
+/// # Errors
+/// There are two, or one in another spelling that services take for it.
+pub(crate) fn only_in_any_spelling<'a>(query: &'a [u8], wanted: &str) -> Result<Option<&'a [u8]>, Finding> {
+    let first = only(query, wanted)?;
+    let pieces = query.split(|byte| matches!(byte, b'&' | b';')).filter(|piece| !piece.is_empty());
+    let found = pieces.filter(|piece| is_read_as(&octet_decoded(name(piece)), wanted.as_bytes())).count();
+    match found > usize::from(first.is_some()) {
+        true => Err(Finding::refused(
+            400,
+            "a parameter that is signed stands in the query in another spelling",
+            "a signed parameter in another spelling",
+        )),
+        false => Ok(first),
+    }
+}
+
+/// Whether services may take one name of a parameter for the other: they ignore case, cut white space in front and what
+/// follows a NUL or a bracket, and take some characters for `_`. A name with a bracket counts as a whole.
+fn is_read_as(sent: &[u8], wanted: &[u8]) -> bool {
+    let ends = |byte: &u8| *byte == 0 || *byte == b'[' && !wanted.contains(&b'[');
+    let sent = sent.trim_ascii_start();
+    let sent = &sent[..sent.iter().position(ends).unwrap_or(sent.len())];
+    let folded = |byte: &u8| if b" .+".contains(byte) { b'_' } else { byte.to_ascii_lowercase() };
+    sent.iter().map(folded).eq(wanted.iter().map(folded))
+}
+
 /// Removes parameters from the query that goes upstream.
 pub(crate) fn strip(cx: &mut RequestCx<'_>, names: &[&str]) {
     let query = match cx.target.query() {

@@ -31,7 +31,8 @@ pub(crate) struct SignedUrlSpec {
     /// replaced.
     #[schemars(extend("x-default-words" = "required"))]
     secrets: BTreeMap<String, SecretSpec>,
-    /// Parameters of the query that are signed too. Others may be changed by whoever has the link.
+    /// Parameters of the query that are signed too. Others may be changed by whoever has the link; one that services
+    /// may take for a signed one, such as `user[]`, `+user` or `User` for `user`, is refused with 400.
     #[schemars(extend("x-default-words" = "none", "maxItems" = PARAMETERS))]
     parameters: Vec<String>,
     /// The text that a link signs with its path, by default the name of the route. Routes with equal scopes accept
@@ -105,7 +106,7 @@ impl SignedUrl {
         };
         let mut parameters = Vec::new();
         for name in &self.parameters {
-            parameters.extend(query::only(sent, name)?);
+            parameters.extend(query::only_in_any_spelling(sent, name)?);
         }
         let (expires, id) = (query::value(expires), query::value(id));
         let method = if self.method { Some(cx.facts.method) } else { None };
