@@ -191,7 +191,7 @@ impl Key {
             self.write_digest(b'h', name, values(fields.clone(), name));
         }
         for name in &rule.cookies {
-            self.write_digest(b'c', name, cookies(fields.clone(), name.as_bytes()));
+            self.write_digest(b'c', name, cookies(fields.clone(), name.as_bytes()).into_iter());
         }
         if let Some(client) = client {
             self.write_client(client, fields);
@@ -314,13 +314,46 @@ impl Key {
     }
 }
 
-/// The values of a cookie, in order: servers differ in which one counts.
-fn cookies<'a>(fields: impl FieldLines<'a>, name: &[u8]) -> impl Iterator<Item = &'a [u8]> {
-    values(fields, "cookie").flat_map(|line| line.split(|byte| *byte == b';')).filter_map(move |pair| {
-        let pair = pair.trim_ascii();
-        let end = memchr::memchr(b'=', pair)?;
-        (pair[..end].trim_ascii() == name).then(|| pair[end + 1..].trim_ascii())
-    })
+/// What stands before a part that is no plain value of a cookie; no value has it.
+const MARK: &[u8] = b";";
+
+/// The values of a cookie, in order: servers differ in which one counts. Whatever else a server may take for the cookie
+/// is among them as it stands, behind a mark.
+fn cookies<'a>(fields: impl FieldLines<'a>, name: &[u8]) -> Vec<&'a [u8]> {
+    let mut found = Vec::new();
+    for line in values(fields, "cookie") {
+        if has_other_pairs(line, name) {
+            found.extend([MARK, line]);
+        }
+        for pair in line.split(|byte| *byte == b';').map(<[u8]>::trim_ascii) {
+            match memchr::memchr(b'=', pair) {
+                Some(end) if pair[..end].trim_ascii() == name => found.push(pair[end + 1..].trim_ascii()),
+                _ if is_read_as(pair, name) => found.extend([MARK, pair]),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+/// Whether servers may find other pairs in a line than those between semicolons: some obey `$Version` and quotation
+/// marks (RFC 2965), and some take a comma for a semicolon.
+fn has_other_pairs(line: &[u8], name: &[u8]) -> bool {
+    let is_open = |pair: &[u8]| memchr::memchr_iter(b'"', pair).count() % 2 == 1;
+    let mut pairs = line.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let behind_a_comma =
+        |pair: &[u8]| pair.split(|byte| *byte == b',').skip(1).any(|part| is_read_as(part, name));
+    pairs.any(|pair| pair.starts_with(b"$") || is_open(pair) || behind_a_comma(pair))
+}
+
+/// Whether servers may take a pair for one of this name: they ignore case, cut a name at a bracket, take what is neither
+/// letter nor digit for one character, and read a name without `=`.
+fn is_read_as(pair: &[u8], name: &[u8]) -> bool {
+    let written = pair[..memchr::memchr(b'=', pair).unwrap_or(pair.len())].trim_ascii();
+    let is_end = |byte: &u8| *byte == b'[' && !name.contains(&b'[');
+    let written = &written[..written.iter().position(is_end).unwrap_or(written.len())];
+    let folded = |byte: &u8| if byte.is_ascii_alphanumeric() { byte.to_ascii_lowercase() } else { b'_' };
+    written.iter().map(folded).eq(name.iter().map(folded))
 }
 
 /// What a key says of its URL, for messages and for a purge by host or prefix.

@@ -85,6 +85,36 @@ fn fields_and_cookies_are_compared_by_name_and_value() {
     assert_ne!(of("cookie: tenant=a; tenant=b"), of("cookie: tenant=a"));
 }
 
+/// Servers take these for the cookie, and the key did not have them.
+#[test]
+fn whatever_may_be_read_as_a_cookie_of_the_key_is_part_of_it() {
+    let rule = rule(&[], &["site_lang"]);
+    let of = |cookie: &str| key(&rule, URL, &format!("cookie: {cookie}"));
+    let (none, plain) = (of("a=1"), of("site_lang=de"));
+    for cookie in [
+        "site_lang",
+        "a=1; site_lang",
+        "site.lang=evil",
+        "site_lang[]=evil",
+        "SITE_LANG=evil",
+        "a=1,site_lang=evil",
+        "a=1, site_lang",
+        "$Version=1; a=1",
+        "a=\"1; b=2\"",
+        "site.lang=de",
+        "x=1,site_lang=de",
+    ] {
+        assert!(of(cookie) != none && of(cookie) != plain, "{cookie}");
+        assert_ne!(of(&format!("site_lang=de; {cookie}")), plain, "{cookie}");
+    }
+    // A value is not what a server might read, and other cookies are nothing.
+    assert_ne!(of("site_lang=site_lang"), of("site_lang"));
+    for cookie in ["a=1,2,b=3", "", "lang=de", "a=\"1\"", "site_lang2=x; a=b=c", "a=site_lang"] {
+        assert_eq!(of(cookie), none, "{cookie}");
+        assert_eq!(of(&format!("{cookie}; site_lang=de")), plain, "{cookie}");
+    }
+}
+
 #[test]
 fn a_key_has_no_secrets() {
     let key = key(&rule(&["x-api-key"], &["session"]), URL, "x-api-key: secret-1\ncookie: session=secret-2");
