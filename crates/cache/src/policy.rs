@@ -99,6 +99,10 @@ impl Default for Policy {
     }
 }
 
+/// Errors that one request caused by its own fields, time or rate: stored, they would be the answer to all others. Only
+/// a lifetime for the status alone is for them.
+const OF_ONE_REQUEST: [u16; 15] = [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 425, 426, 428, 429, 431];
+
 impl Policy {
     /// Whether the names and numbers can be used.
     ///
@@ -132,9 +136,13 @@ impl Policy {
         }
     }
 
-    /// The lifetime that is configured for a status.
+    /// The lifetime that is configured for a status; a range is not for errors that one request caused.
     pub(crate) fn default_lifetime(&self, status: u16) -> Option<u32> {
-        let fits = |given: &&DefaultLifetime| (given.statuses.0..=given.statuses.1).contains(&status);
+        let is_of_one = OF_ONE_REQUEST.contains(&status);
+        let fits = |given: &&DefaultLifetime| {
+            let (first, last) = given.statuses;
+            (first..=last).contains(&status) && (first == last || !is_of_one)
+        };
         self.default_lifetimes.iter().find(fits).map(|given| given.seconds)
     }
 
@@ -191,5 +199,22 @@ mod tests {
         assert_eq!(policy.default_lifetime(404), Some(5));
         assert_eq!(policy.default_lifetime(503), Some(1));
         assert_eq!(policy.default_lifetime(200), None);
+    }
+
+    /// `4xx: 60s` stored the answer to one client's bad request for all.
+    #[test]
+    fn errors_of_one_request_have_the_lifetime_of_their_number_alone() {
+        let lifetime = |first, last| DefaultLifetime { statuses: (first, last), seconds: 60 };
+        let lifetimes = |list: &[(u16, u16)]| Policy {
+            default_lifetimes: list.iter().map(|(first, last)| lifetime(*first, *last)).collect(),
+            ..Policy::default()
+        };
+        for status in [400, 408, 411, 412, 413, 414, 415, 416, 417, 421, 425, 426, 428, 429, 431] {
+            assert_eq!(lifetimes(&[(400, 499)]).default_lifetime(status), None, "{status}");
+            assert_eq!(lifetimes(&[(status, status)]).default_lifetime(status), Some(60), "{status}");
+        }
+        for status in [401, 403, 404, 405, 410, 451] {
+            assert_eq!(lifetimes(&[(400, 499)]).default_lifetime(status), Some(60), "{status}");
+        }
     }
 }

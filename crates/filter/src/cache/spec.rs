@@ -218,7 +218,8 @@ pub(super) enum DefaultTtlSpec {
         #[schemars(extend("x-range" = ["1s", "365d"]))]
         String,
     ),
-    /// By status, `404`, class, `5xx`, or `default` for those that are no errors.
+    /// By status, `404`, class, `5xx`, or `default` for those that are no errors. `4xx` is not for errors that one
+    /// request caused, such as 400, 413, 421 or 429: only their number is.
     ByStatus(
         #[schemars(extend("minProperties" = 1, "maxProperties" = MOST_STATUSES))]
         #[schemars(extend("additionalProperties" = json!({
