@@ -3,7 +3,7 @@
 //! The default status is 302: browsers keep a permanent redirect, and with it a mistake. The query of the request goes
 //! along unless `keep_query: false`.
 
-use crate::{Escape, Filter, Hooks, Reply, RequestCx, Template, TemplateSpec, Verdict};
+use crate::{Filter, Hooks, Reply, RequestCx, Template, TemplateSpec, Verdict};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ crate::shape::by_shape!(RedirectSpec, "a place such as `https://www.example.com{
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `to`")]
 pub struct RedirectMapSpec {
-    /// A URL, or a path that begins with `/`; with placeholders.
+    /// A URL, or a path that begins with `/`; with placeholders. A value stays in its part of the URL: `?` in a path and
+    /// `&`, `=`, `+` in a query are escaped, and a value that cannot be part of a host is answered with 400.
     to: TemplateSpec,
     /// 301, 302, 303, 307 or 308 (RFC 9110 §15.4): with 307 and 308 method and body stay; 301 and 308 are kept by
     /// clients.
@@ -99,7 +100,12 @@ impl Filter for Redirect {
 
     fn on_request(&self, cx: &mut RequestCx<'_>) -> Verdict {
         let mut place = Vec::new();
-        self.to.render(&cx.values(), Escape::Url, &mut place);
+        if !self.to.render_place(&cx.values(), &mut place) {
+            return Verdict::Fault(Fault::request(
+                400,
+                "a value of the request cannot be part of the host of a redirect",
+            ));
+        }
         if place.starts_with(b"//") && !self.to.as_str().starts_with("//") {
             // What came from the request may not name a host.
             let slashes = place.iter().take_while(|byte| **byte == b'/').count();
@@ -164,6 +170,36 @@ mod tests {
             (r#""/b?to={query.q}""#, "/a", Some("q=x%0d%0ay"), (302, "/b?to=x%0D%0Ay&q=x%0d%0ay")),
         ] {
             assert_eq!(location(json, path, query).unwrap(), (expected.0, expected.1.to_owned()), "{json}");
+        }
+    }
+
+    /// A value of the request could end the host, the path or the value of the query in which it stood.
+    #[test]
+    fn a_value_stays_in_its_part_of_the_place() {
+        let to = |to: &str, query: &str| {
+            location(&format!(r#"{{"to": "{to}", "keep_query": false}}"#), "/a", Some(query)).map(|it| it.1)
+        };
+        for host in
+            ["evil.test/", "evil.test%23", "evil.test%3f", "a%40evil.test", "evil.test%5c", "a%20b", "%00"]
+        {
+            for place in
+                ["https://{query.t}.shop.test/", "{scheme}://{query.t}.shop.test/", "//{query.t}.shop.test/"]
+            {
+                assert!(
+                    to(place, &format!("t={host}")).is_err_and(|fault| fault.status == 400),
+                    "{place} {host}"
+                );
+            }
+        }
+        for (place, query, expected) in [
+            ("https://{query.t}.shop.test/", "t=eu-1", "https://eu-1.shop.test/"),
+            ("https://{host}:{port}/x", "", "https://shop.test:443/x"),
+            ("/x?to={query.t}&y=1", "t=a%26admin%3d1%2b%23", "/x?to=a%26admin%3D1%2B%23&y=1"),
+            ("/x/{query.t}/y", "t=a%3fb%23c%26d", "/x/a%3Fb%23c&d/y"),
+            ("/x?{query}", "a=1&b=2", "/x?a=1&b=2"),
+            ("{query.t}", "t=https%3a%2f%2fb.test%2fc%3fd=e", "https://b.test/c?d=e"),
+        ] {
+            assert_eq!(to(place, query).unwrap(), expected, "{place}");
         }
     }
 

@@ -52,6 +52,10 @@ pub enum Escape {
     Field,
     /// A part of a URL: what may not stand in a path or query is percent-encoded.
     Url,
+    /// A part of the path of a URL: the same for what would end the path.
+    UrlPath,
+    /// A value within the query of a URL: the same for what would end the value.
+    UrlValue,
     /// Text of an HTML page.
     Html,
     /// Within a JSON string.
@@ -256,11 +260,62 @@ impl Template {
         }
     }
 
+    /// Appends the text as a URL: each value is escaped for the part of it in which it stands, so that it stays within
+    /// that part. False: a value cannot stand in the authority.
+    pub(crate) fn render_place(&self, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
+        for part in &self.parts {
+            let placeholder = match part {
+                Part::Text(text) => {
+                    out.extend_from_slice(text.as_bytes());
+                    continue;
+                }
+                Part::Placeholder(placeholder) => placeholder,
+            };
+            let (at, begin) = (UrlPart::behind(out), out.len());
+            let escape = match (at, placeholder) {
+                // Its own separators are meant.
+                (_, Placeholder::Query) | (UrlPart::Begin | UrlPart::Authority, _) => Escape::Url,
+                (UrlPart::Path, _) => Escape::UrlPath,
+                (UrlPart::Query, _) => Escape::UrlValue,
+            };
+            placeholder.render(values, escape, out);
+            let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]".contains(byte);
+            if at == UrlPart::Authority && !out[begin..].iter().all(is_host) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The value of a field.
     pub fn field(&self, values: &Values<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.text.len() + 16);
         self.render(values, Escape::Field, &mut out);
         out
+    }
+}
+
+/// The part of a URL in which a value stands.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum UrlPart {
+    /// Nothing is before it: the value may be a whole URL.
+    Begin,
+    Authority,
+    Path,
+    Query,
+}
+
+impl UrlPart {
+    /// That behind this beginning of a URL.
+    fn behind(begin: &[u8]) -> Self {
+        let scheme = begin.iter().position(|byte| *byte == b'/').unwrap_or(begin.len());
+        let is_absolute = scheme == 0 || begin[..scheme].ends_with(b":");
+        match begin[scheme..].strip_prefix(b"//") {
+            _ if begin.is_empty() => Self::Begin,
+            _ if begin.iter().any(|byte| matches!(byte, b'?' | b'#')) => Self::Query,
+            Some(rest) if is_absolute && !rest.contains(&b'/') => Self::Authority,
+            _ => Self::Path,
+        }
     }
 }
 
@@ -417,12 +472,22 @@ impl Escape {
                 (Self::Html, b'"') => out.extend_from_slice(b"&quot;"),
                 (Self::Html, b'\'') => out.extend_from_slice(b"&#39;"),
                 (Self::Json, b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
-                (_, 0..=31 | 127) if self != Self::Url => {}
-                (Self::Url, byte) if !octet::is_target(byte) || byte == b'#' => {
+                (Self::Field | Self::Html | Self::Json, 0..=31 | 127) => {}
+                (Self::Url | Self::UrlPath | Self::UrlValue, byte) if self.is_escaped(byte) => {
                     drop(write!(out, "%{byte:02X}"))
                 }
                 _ => out.push(byte),
             }
         }
+    }
+
+    /// Whether a byte is percent-encoded in this part of a URL.
+    fn is_escaped(self, byte: u8) -> bool {
+        let ends = match self {
+            Self::UrlPath => &b"?#"[..],
+            Self::UrlValue => b"&=+;#",
+            _ => b"#",
+        };
+        !octet::is_target(byte) || ends.contains(&byte)
     }
 }
