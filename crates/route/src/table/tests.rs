@@ -141,6 +141,15 @@ fn every_condition_must_hold_and_explain_names_the_first_that_does_not() {
     assert_eq!(outcome(&Query { path: b"/b", ..good }), []);
 }
 
+/// Fields that are not UTF-8.
+struct Raw;
+
+impl FieldLookup for Raw {
+    fn any(&self, _name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        test(b"sqlmap\xff")
+    }
+}
+
 /// A byte that is not UTF-8, or a line feed, got a value past `.*`.
 #[test]
 fn no_byte_of_a_query_or_field_gets_past_an_expression() {
@@ -153,12 +162,6 @@ fn no_byte_of_a_query_or_field_gets_past_an_expression() {
     }
     let mut guarded = route("", "/a");
     guarded.headers = vec![field("X-A", regex())];
-    struct Raw;
-    impl FieldLookup for Raw {
-        fn any(&self, _name: &str, test: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-            test(b"sqlmap\xff")
-        }
-    }
     let request = Query { fields: &Raw, ..request("h", "/a") };
     assert_eq!(find(&[guarded, route("", "")], &request), Some(0));
 }

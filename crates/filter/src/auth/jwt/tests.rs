@@ -86,7 +86,7 @@ fn the_service_is_told_who_it_is_exactly_or_nothing() {
         json!({ "sub": "ada", "groups": "admin " }),
     ] {
         let (status, asked) = ask(claims.clone());
-        assert_eq!((status, asked.request_lines().contains("X-")), (401, false), "{claims}");
+        assert_eq!((status, asked.request_lines().contains("X-User: ")), (401, false), "{claims}");
         let reason = asked.outcome.reason.as_deref().unwrap();
         assert!(reason.starts_with("no field can hold the "), "{reason}");
     }
