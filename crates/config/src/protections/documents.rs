@@ -61,10 +61,14 @@ pub(crate) struct Bypass {
 /// The entries of documents in a plan that bypass protections of the file `alone`.
 pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
     let mut found = Vec::new();
-    stored::bypasses(alone, with, &mut found);
-    if !has_guards(alone) {
-        return found;
+    if has_guards(alone) {
+        of_guarded(alone, with, &mut found);
     }
+    stored::bypasses(alone, with, &mut found);
+    found
+}
+
+fn of_guarded(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     let known = KnownPlaces::of(alone);
     let added = added_routes(alone, with);
     for way in ways(with).filter(|way| added.contains(&way.at)) {
@@ -74,9 +78,8 @@ pub(crate) fn bypasses(alone: &Plan, with: &Plan) -> Vec<Bypass> {
             found.extend(flaw.map(|flaw| Bypass { key: key.clone(), why: flaw.of_way(&way, place) }));
         });
     }
-    matches(alone, with, &mut found);
-    health_checks(alone, with, &known, &mut found);
-    found
+    matches(alone, with, found);
+    health_checks(alone, with, &known, found);
 }
 
 /// The positions of the routes of documents: after the file's routes and before the routes of L4 listeners.

@@ -38,7 +38,7 @@ pub(super) fn bypasses(alone: &Plan, with: &Plan, found: &mut Vec<Bypass>) {
     let mut known: HashMap<&str, Space> = HashMap::new();
     for (service, chain) in chains(alone, 0..alone.routes.len()).map(|(_, service, chain)| (service, chain)) {
         for rule in chain.caches() {
-            let space = known.entry(&rule.key.space).or_default();
+            let space = known.entry(&*rule.key.space).or_default();
             space.services.extend(service.cloned());
             space.steps.extend(chain.steps().iter().filter_map(|step| step.written));
         }

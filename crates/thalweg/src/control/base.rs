@@ -252,7 +252,7 @@ impl Base {
     /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.
     fn fill(&mut self, at: usize) -> Option<String> {
         let (discover, service) = (self.discover.get(&at)?, self.plan.services.get(at)?);
-        let found = self.found.get(&discover.id).map_or(&[][..], |set| set);
+        let found = self.found.get(&discover.id).map_or(&[][..], |set| &set[..]);
         let traffic = self.traffic.get(at).copied().unwrap_or_default();
         let (mut endpoints, mut flaw) = endpoints_of(service, discover, traffic, found);
         let (written, kept) = (discover.written.len(), self.kept_from(at));

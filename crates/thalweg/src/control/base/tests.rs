@@ -199,7 +199,7 @@ fn a_source_of_a_document_puts_nothing_into_a_service_of_the_file() {
     let mut base =
         Base::with_documents(loaded.plan, (&loaded.settings.discover, &FoundSets::default()), loaded.apart);
     for (at, service) in ["a", "b", "c", "e", "f", "g"].iter().enumerate() {
-        take(&mut base, service, &[&format!("10.0.0.{at}")]);
+        take(&mut base, service, &[format!("10.0.0.{at}").as_str()]);
     }
     for base in [again(base.found()), base] {
         for (at, service) in ["a", "b", "c", "e", "f", "g"].iter().enumerate() {
