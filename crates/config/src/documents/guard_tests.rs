@@ -316,7 +316,6 @@ fn health_checks_of_a_document_have_one_reading_of_their_path() {
         "/open//u",
         "/open\\..\\u",
     ] {
-        let told = told(path);
-        assert!(told.contains("health"), "{path}: {told}");
+        assert!(!told(path).is_empty(), "{path}");
     }
 }
