@@ -148,7 +148,7 @@ mod tests {
         fs::create_dir(&base).unwrap();
         let (main, part) = (base.join("main.yaml"), base.join("part.yaml"));
         let rest = "listeners: { web: \":8080\" }\ninclude: [ part.yaml ]\n";
-        fs::write(&part, "routes: [ { to: \"http://127.0.0.1:1\" } ]\n").unwrap();
+        fs::write(&part, "routes: [ { to: [ \"http://127.0.0.1:1\" ] } ]\n").unwrap();
         let told = |head: &str| {
             fs::write(&main, format!("{head}{rest}")).unwrap();
             let loaded = thalweg_config::load_file(&main).unwrap();
