@@ -1,9 +1,9 @@
 //! Walks paths that another user may partly own, component by component with descriptors.
 //!
 //! Called where a process with more rights than that user writes, changes the owner of, or starts the file at a path:
-//! the start (`control/privileges.rs` of `thalweg`), the supervisor, and sockets at paths (`listen`). A path that is opened in one step may lead elsewhere a
-//! moment later; a descriptor keeps referring to the checked file. Invariant: a symbolic link is followed only in a
-//! directory that no user but root and the user of this process can write.
+//! the start (`control/privileges.rs` of `thalweg`), the supervisor, and sockets at paths (`listen`). A path that is
+//! opened in one step may lead elsewhere a moment later; a descriptor keeps referring to the checked file. Invariant: a
+//! symbolic link is followed only in a directory that no user but root and the user of this process can write.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat};

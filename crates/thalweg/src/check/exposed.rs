@@ -137,7 +137,7 @@ mod tests {
         fs::remove_dir_all(&base).unwrap();
     }
 
-    /// Who could write the file took `user:` out of it and was root after the next crash.
+    /// A user that could write the file removed `user:` from it and was root after the next crash.
     #[test]
     fn a_configuration_that_others_than_root_can_write_is_told_where_it_names_a_user() {
         if !rustix::process::geteuid().is_root() {
