@@ -6,7 +6,7 @@
 use super::{complain, say};
 use clap::Args;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _};
+use std::io::{self, BufRead, BufReader, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -192,7 +192,7 @@ fn normal_host(authority: &str) -> Option<Vec<u8>> {
 
 /// The first line of standard input.
 fn read_line(what: &str) -> Result<String, String> {
-    let input = std::io::stdin();
+    let input = io::stdin();
     if input.is_terminal() {
         complain(format_args!("type {what} and press Enter; the terminal shows it"));
     }
