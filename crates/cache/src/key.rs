@@ -346,8 +346,8 @@ fn has_other_pairs(line: &[u8], name: &[u8]) -> bool {
     pairs.any(|pair| pair.starts_with(b"$") || is_open(pair) || behind_a_comma(pair))
 }
 
-/// Whether servers may take a pair for one of this name: they ignore case, cut a name at a bracket, take what is neither
-/// letter nor digit for one character, and read a name without `=`.
+/// Whether servers may take a pair for one of this name: they ignore case, cut a name at a bracket, take what is
+/// neither letter nor digit for one character, and read a name without `=`.
 fn is_read_as(pair: &[u8], name: &[u8]) -> bool {
     let written = pair[..memchr::memchr(b'=', pair).unwrap_or(pair.len())].trim_ascii();
     let is_end = |byte: &u8| *byte == b'[' && !name.contains(&b'[');

@@ -208,8 +208,8 @@ impl Filter for Headers {
         gone.names().chain(sets.gone().names()).chain(renamed).collect()
     }
 
-    /// A field that is removed may decide something in the service. Fields that are set do not count: most of them differ
-    /// between routes, and a service that believes one must have it set on each way to it.
+    /// A field that is removed may decide something in the service. Fields that are set do not count: most of them
+    /// differ between routes, and a service that believes one must have it set on each way to it.
     fn restricts(&self) -> bool {
         self.request.removed > 0
     }

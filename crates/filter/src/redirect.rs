@@ -25,8 +25,8 @@ crate::shape::by_shape!(RedirectSpec, "a place such as `https://www.example.com{
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a map with `to`")]
 pub struct RedirectMapSpec {
-    /// A URL, or a path that begins with `/`; with placeholders. A value stays in its part of the URL: `?` in a path and
-    /// `&`, `=`, `+` in a query are escaped, and a value that cannot be part of a host is answered with 400.
+    /// A URL, or a path that begins with `/`; with placeholders. A value stays in its part of the URL: `?` in a path
+    /// and `&`, `=`, `+` in a query are escaped, and a value that cannot be part of a host is answered with 400.
     to: TemplateSpec,
     /// 301, 302, 303, 307 or 308 (RFC 9110 §15.4): with 307 and 308 method and body stay; 301 and 308 are kept by
     /// clients.

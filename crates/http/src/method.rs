@@ -89,8 +89,8 @@ impl Method {
         }
     }
 
-    /// Whether a method that is [`Method::Other`] is a well-known one but for its case, such as `delete`. Endpoints that
-    /// ignore case take it for that one, which a rule about methods would have missed.
+    /// Whether a method that is [`Method::Other`] is a well-known one but for its case, such as `delete`. Endpoints
+    /// that ignore case take it for that one, which a rule about methods would have missed.
     pub fn is_miscased(bytes: &[u8]) -> bool {
         bytes.iter().any(u8::is_ascii_lowercase)
             && WELL_KNOWN.iter().any(|known| bytes.eq_ignore_ascii_case(known.as_bytes()))
