@@ -7,12 +7,13 @@
 
 mod written;
 
+use crate::protections::at_port;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{Barred, OwnAddresses, Route, SealedRoute, To};
 use thalweg_sealed::reach::Entry;
-use thalweg_upstream::{Address, Endpoint};
+use thalweg_upstream::{Address, Endpoint, Service};
 
 pub(crate) use written::{Called, called, called_addresses, link_local_in};
 pub use written::{WrittenAddress, written_addresses};
@@ -30,13 +31,16 @@ pub struct OwnAddress {
     pub barred: Barred,
     /// It is an entry of `allow` of a route with sealed labels.
     pub is_allowed: bool,
+    /// Health checks of the service ask this port of it, and that address is forbidden.
+    pub checked: Option<u16>,
 }
 
 impl OwnAddress {
     /// Its path in a configuration.
     pub fn key(&self) -> String {
-        match (self.is_allowed, self.routes.first()) {
-            (true, Some(route)) => format!("routes.{route}.to.sealed.allow"),
+        match (self.is_allowed, self.routes.first(), self.checked) {
+            (true, Some(route), _) => format!("routes.{route}.to.sealed.allow"),
+            (_, _, Some(_)) => format!("services.{}.health.port", self.service),
             _ => format!("services.{}.endpoints", self.service),
         }
     }
@@ -44,7 +48,13 @@ impl OwnAddress {
 
 impl fmt::Display for OwnAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service, endpoint, barred, .. } = self;
+        let Self { service, endpoint, barred, checked, .. } = self;
+        if let Some(port) = checked {
+            return write!(
+                f,
+                "the port {port} of `{endpoint}`, which health checks of the service `{service}` ask, is {barred}"
+            );
+        }
         match self.is_allowed {
             true => write!(f, "the entry `{endpoint}` of `allow` opens {barred}"),
             false => write!(f, "the endpoint `{endpoint}` of the service `{service}` is {barred}"),
@@ -64,14 +74,19 @@ pub fn arrived_addresses(alone: &Plan, with: &Plan, running: &OwnAddresses) -> V
     let bars =
         |address: &Address, takes_datagrams| gates.iter().find_map(|own| own.bars(address, takes_datagrams));
     let mut found = Vec::new();
+    // The file may name the admin API. An arriving configuration may not move the admin API to an address that the
+    // file names.
+    let has_come = |barred: Barred, address: &Address| {
+        let is_known = |own: &OwnAddresses| own.bars(address, false).is_some();
+        barred == Barred::Beside && !is_known(&gates[0]) && !is_known(running)
+    };
     for (at, service) in with.services.iter().enumerate() {
-        for endpoint in &service.endpoints {
-            let Some(barred) = bars(&endpoint.address, endpoint.takes_datagrams()) else { continue };
-            // The file may name the admin API. An arriving configuration may not move the admin API to an address
-            // that it names.
-            let has_come = barred == Barred::Beside
-                && ![&gates[0], running].into_iter().any(|own| own.bars(&endpoint.address, false).is_some());
-            if endpoint.is_added || is_in_file(alone, &service.name, endpoint) && !has_come {
+        for (endpoint, address, checked) in service.endpoints.iter().flat_map(|it| asked(service, it)) {
+            let takes_datagrams = checked.is_none() && endpoint.takes_datagrams();
+            let Some(barred) = bars(&address, takes_datagrams) else { continue };
+            let is_exempt = endpoint.is_added && checked.is_none()
+                || is_in_file(alone, &service.name, (endpoint, checked)) && !has_come(barred, &address);
+            if is_exempt {
                 continue;
             }
             let leads = with.routes.iter().filter(|route| route.all_services().any(|id| id.0 as usize == at));
@@ -81,6 +96,7 @@ pub fn arrived_addresses(alone: &Plan, with: &Plan, running: &OwnAddresses) -> V
                 endpoint: endpoint.url.clone(),
                 barred,
                 is_allowed: false,
+                checked,
             });
         }
     }
@@ -88,10 +104,26 @@ pub fn arrived_addresses(alone: &Plan, with: &Plan, running: &OwnAddresses) -> V
     found
 }
 
-/// Whether the service has the endpoint in the file.
-fn is_in_file(alone: &Plan, service: &str, endpoint: &Endpoint) -> bool {
+/// The addresses that requests to an endpoint go to, with the port where only health checks ask it.
+fn asked<'s>(
+    service: &Service,
+    endpoint: &'s Endpoint,
+) -> impl Iterator<Item = (&'s Endpoint, Address, Option<u16>)> {
+    let port = service.health.as_ref().and_then(|health| health.port);
+    let checked = port.map(|_| (endpoint, at_port(&endpoint.address, port), port));
+    let checked = checked.filter(|(_, address, _)| *address != endpoint.address);
+    std::iter::once((endpoint, endpoint.address.clone(), None)).chain(checked)
+}
+
+/// Whether the service has the endpoint in the file, with the same port for health checks if these ask it.
+fn is_in_file(alone: &Plan, service: &str, (endpoint, checked): (&Endpoint, Option<u16>)) -> bool {
     let mut known = alone.services.iter().filter(|known| *known.name == *service);
-    known.any(|known| known.endpoints.iter().any(|it| !it.is_added && it.address == endpoint.address))
+    known.any(|known| {
+        let port = known.health.as_ref().and_then(|health| health.port);
+        let has_endpoint = || known.endpoints.iter().any(|it| !it.is_added && it.address == endpoint.address);
+        let is_known = || endpoint.is_added && checked.is_some() || has_endpoint();
+        (checked.is_none() || checked == port) && is_known()
+    })
 }
 
 /// Entries of `allow` that open such addresses, and that the file's route of the same name lacks.
@@ -112,6 +144,7 @@ fn opened(alone: &Plan, with: &Plan, bars: &impl Fn(&Address, bool) -> Option<Ba
                     endpoint: entry.to_string().into(),
                     barred,
                     is_allowed: true,
+                    checked: None,
                 });
             }
         }

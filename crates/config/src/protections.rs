@@ -12,10 +12,12 @@
 //! what a listener of the file asks. Request fields that a guard sets or removes stay its own, and the path that a
 //! service gets behind a guard that depends on the path stays as it is.
 
+mod added;
 mod apart;
 mod by_entrance;
 mod calls;
 mod changed;
+mod checks;
 mod documents;
 mod entrances;
 mod guards;
@@ -25,15 +27,16 @@ mod places;
 mod stored;
 mod ways;
 
+pub use added::lost_by_added;
 pub use apart::Apart;
 pub(crate) use calls::GuardedPlaces;
 pub(crate) use documents::{Bypass, added_routes, bypasses};
-pub use places::KeptPlaces;
+pub use places::{KeptPlaces, at_port};
 pub(crate) use ways::is_made;
 
 use entrances::{ACCESS, Entrances};
 use guards::{Guard, Guards, Terms, common, lacking, lacking_entrance};
-use known::KnownPlaces;
+use known::{Known, KnownPlaces};
 use places::Place;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -54,6 +57,13 @@ pub struct LostProtection {
     pub is_other: bool,
 }
 
+impl LostProtection {
+    /// Whether a health check lacks it, not a way of requests from clients.
+    pub fn is_of_check(&self) -> bool {
+        self.key.starts_with(checks::SERVICES)
+    }
+}
+
 impl fmt::Display for LostProtection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let with = if self.is_other { " with the argument" } else { "" };
@@ -67,6 +77,7 @@ impl fmt::Display for LostProtection {
 ///   asks something of clients, and a way now lacks it;
 /// - a route newly leads there, or at another listener, through a guard with an argument that no earlier way has;
 /// - a route with the same match, or the same written name, lacks a guard that it had;
+/// - a health check asks there what no earlier one has asked;
 /// - a way leaves to clients a field that guards set or removed, or changes the path behind a guard that depends on it;
 /// - a listener of the same name, or at the same address, has lost its `access` or its `redirect_https`, or a new
 ///   listener lacks an `access` that all listeners had.
@@ -187,37 +198,47 @@ fn places((before, after): (&Plan, &Plan), open: &HashSet<String>, lost: &mut BT
     let known = KnownPlaces::of(before);
     let led = Led::of((before, after), &known);
     for way in ways(after).filter(|way| !led.has_sealed(before, (after, way))) {
-        known.for_each(&way, |place, known| {
-            let of = || format!("every way to {place}");
-            let mut is_lost = false;
-            for guard in known.lacked_by(&way, Terms::Edit) {
-                is_lost = true;
-                note(lost, way.route, (&guard, false), of());
-            }
-            if !led.has(&way, place) {
-                let entrance = known.entrance_lacked_by(&way).into_iter();
-                for guard in entrance.filter(|guard| !is_told(guard, &way.listeners, open)) {
-                    let is_other = way.entrance.iter().any(|own| own.name == guard.name);
-                    note(lost, way.route, (&guard, is_other), of());
-                }
-                for guard in known.lacked_by(&way, Terms::New) {
-                    is_lost = true;
-                    note(lost, way.route, (&guard, true), of());
-                }
-            }
-            if is_lost {
-                return;
-            }
-            for field in known.fields_lacked_by(&way) {
-                note(lost, way.route, (&field, false), of());
-            }
-            if known.is_read_otherwise(&way) {
-                note_text(lost, way.route, ("refusal of encoded paths", false), of());
-            }
-            if known.is_path_changed(&way) {
-                note_text(lost, way.route, ("unchanged path behind its guard", false), of());
-            }
-        });
+        let each = |place: &Place, known: &Known| way_lacks((known, &led), (&way, place), open, lost);
+        known.for_each(&way, each);
+    }
+    checks::lost(before, (after, &known), lost);
+}
+
+/// Finds the guards of a place that a way to it lacks.
+fn way_lacks(
+    (known, led): (&Known, &Led<'_>),
+    (way, place): (&Way<'_>, &Place),
+    open: &HashSet<String>,
+    lost: &mut BTreeSet<LostProtection>,
+) {
+    let of = || format!("every way to {place}");
+    let mut is_lost = false;
+    for guard in known.lacked_by(way, Terms::Edit) {
+        is_lost = true;
+        note(lost, way.route, (&guard, false), of());
+    }
+    if !led.has(way, place) {
+        let entrance = known.entrance_lacked_by(way).into_iter();
+        for guard in entrance.filter(|guard| !is_told(guard, &way.listeners, open)) {
+            let is_other = way.entrance.iter().any(|own| own.name == guard.name);
+            note(lost, way.route, (&guard, is_other), of());
+        }
+        for guard in known.lacked_by(way, Terms::New) {
+            is_lost = true;
+            note(lost, way.route, (&guard, true), of());
+        }
+    }
+    if is_lost {
+        return;
+    }
+    for field in known.fields_lacked_by(way) {
+        note(lost, way.route, (&field, false), of());
+    }
+    if known.is_read_otherwise(way) {
+        note_text(lost, way.route, ("refusal of encoded paths", false), of());
+    }
+    if known.is_path_changed(way) {
+        note_text(lost, way.route, ("unchanged path behind its guard", false), of());
     }
 }
 

@@ -7,6 +7,7 @@
 mod access;
 mod access_log;
 mod acme;
+mod added_endpoints;
 mod admin;
 mod api_keys;
 mod arrivals;

@@ -65,6 +65,36 @@ fn urls_in_a_route_and_addresses_of_the_machine_count_too() {
 }
 
 #[test]
+fn the_port_that_health_checks_ask_counts_too() {
+    let checked = |port: u16, url: &str| {
+        plan(METRICS, &of(url).replace("' } }", &format!("', health: {{ port: {port}, path: /up }} }} }}")))
+    };
+    let (alone, url) = (plan(METRICS, &of("http://127.0.0.1:9902")), "http://127.0.0.1:9902");
+    for (port, barred) in [
+        (9900, "the admin API or the metrics"),
+        (9901, "the admin API or the metrics"),
+        (8080, "a listener of this proxy"),
+    ] {
+        let found = own_addresses(&alone, &checked(port, url));
+        assert_eq!(
+            found.iter().map(OwnAddress::key).collect::<Vec<_>>(),
+            ["services.x.health.port"],
+            "{port}"
+        );
+        assert!(
+            found[0]
+                .to_string()
+                .ends_with(&format!("which health checks of the service `x` ask, is {barred}"))
+        );
+        // The file may name it.
+        assert!(told(&checked(port, url), &checked(port, url)).is_empty());
+        assert_eq!(told(&checked(port, url), &checked(port, "http://127.0.0.1:9903")).len(), 1);
+    }
+    assert!(told(&alone, &checked(9902, url)).is_empty());
+    assert!(told(&alone, &checked(9905, url)).is_empty());
+}
+
+#[test]
 fn the_file_may_publish_its_own() {
     let url = "http://127.0.0.1:9900";
     let alone = plan(METRICS, &of(url));

@@ -30,6 +30,11 @@ impl ByEntrance {
         self.0.keys().any(|entrance| !entrance.is_empty())
     }
 
+    /// What one of the listeners asks.
+    pub(super) fn first_guard(&self) -> Option<&Guard> {
+        self.0.keys().flatten().next()
+    }
+
     /// The guards of the closest listener that another one lacks. `is_known`: it leads to the place already.
     pub(super) fn lacked_by(&self, own: &Guards, is_known: bool) -> Vec<Guard> {
         let lacks = self.0.keys().map(|wanted| lacking_entrance(wanted, own, is_known).cloned());

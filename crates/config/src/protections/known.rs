@@ -223,6 +223,11 @@ impl Known {
         self.all().any(|guards| !guards.is_empty()) || self.ways().entrances.is_guarded()
     }
 
+    /// A guard on a way, for messages: a filter if there is one.
+    pub(super) fn first_guard(&self) -> Option<&Guard> {
+        self.all().flatten().next().or_else(|| self.ways().entrances.first_guard())
+    }
+
     /// Whether a way has no filter that guards, so that the service cannot rely on verified fields.
     pub(super) fn is_open(&self) -> bool {
         self.all().any(BTreeSet::is_empty)

@@ -184,7 +184,7 @@ impl<T> ByPlace<T> {
 }
 
 /// The same host at the port that health checks ask.
-pub(super) fn at_port(address: &Address, port: Option<u16>) -> Address {
+pub fn at_port(address: &Address, port: Option<u16>) -> Address {
     match (address, port) {
         (Address::Socket(address), Some(port)) => Address::Socket(SocketAddr::new(address.ip(), port)),
         (Address::Name { host, .. }, Some(port)) => Address::Name { host: host.clone(), port },

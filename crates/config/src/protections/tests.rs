@@ -23,7 +23,7 @@ fn plan(text: &str) -> Plan {
         .plan
 }
 
-fn told(before: &str, after: &str) -> String {
+pub(super) fn told(before: &str, after: &str) -> String {
     let lost = lost(&plan(before), &plan(after));
     lost.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }

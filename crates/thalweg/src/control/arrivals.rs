@@ -14,10 +14,10 @@ use std::sync::Arc;
 use thalweg_admin::Refusal;
 use thalweg_config::check_text;
 use thalweg_config::own_addresses::{OwnAddress, WrittenAddress, arrived_addresses, written_addresses};
-use thalweg_config::protections::lost;
+use thalweg_config::protections::{at_port, lost_by_added};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::OwnAddresses;
-use thalweg_upstream::{Address, Endpoint, EndpointLimits, Labels, Mode, Service};
+use thalweg_upstream::{Address, Service};
 
 impl Shared {
     /// Refuses an endpoint for a service, unless the service as `written` in the configuration already has it.
@@ -31,22 +31,30 @@ impl Shared {
             return Ok(());
         }
         let own = self.worker_pool().own_addresses();
-        let bars = |address: &Address| own.bars(address, url.starts_with("udp://"));
-        let resolved = || match address {
-            Address::Name { host, port } => {
-                let names = self.worker_pool().names();
-                let each = names.get(host).into_iter().flatten();
-                each.map(|ip| Address::Socket(SocketAddr::new(*ip, *port))).find_map(|it| bars(&it))
-            }
-            Address::Socket(_) | Address::Unix(_) => None,
+        let takes_datagrams = url.starts_with("udp://");
+        let bars = |address: &Address, takes_datagrams: bool| {
+            own.bars(address, takes_datagrams).or_else(|| match address {
+                Address::Name { host, port } => {
+                    let names = self.worker_pool().names();
+                    let each = names.get(host).into_iter().flatten();
+                    let mut each = each.map(|ip| Address::Socket(SocketAddr::new(*ip, *port)));
+                    each.find_map(|it| own.bars(&it, takes_datagrams))
+                }
+                Address::Socket(_) | Address::Unix(_) => None,
+            })
         };
-        match bars(address).or_else(resolved) {
-            None => Ok(()),
-            Some(barred) => Err(Refusal::Barred {
+        let port = written.and_then(|it| it.health.as_ref()?.port);
+        let checked = || port.and_then(|_| bars(&at_port(address, port), false));
+        let why = match bars(address, takes_datagrams) {
+            Some(barred) => Some(format!("it is {barred}")),
+            None => checked().map(|barred| format!("health checks would ask a port of it that is {barred}")),
+        };
+        why.map_or(Ok(()), |why| {
+            Err(Refusal::Barred {
                 keys: vec![format!("services.{service}.endpoints")],
-                detail: format!("only the file on disk may name `{url}`: it is {barred}"),
-            }),
-        }
+                detail: format!("only the file on disk may name `{url}`: {why}"),
+            })
+        })
     }
 
     /// Refuses an endpoint that the file, or the last configuration of an operator, leads to through filters, where a
@@ -54,21 +62,16 @@ impl Shared {
     pub(super) fn check_ways(
         (base, operator): (&Base, Option<&Supplied>),
         position: usize,
-        (url, address): (&Arc<str>, &Address),
+        address: &Address,
     ) -> Result<(), Refusal> {
-        let mut after = Plan::clone(base);
-        let Some(service) = after.services.get_mut(position) else { return Ok(()) };
-        let (weight, tier, mode, is_added) = (1, 0, Mode::Ready, true);
-        let (labels, limits) = (Labels::default(), EndpointLimits::default());
-        let (url, address) = (url.clone(), address.clone());
-        let endpoint = Endpoint { url, address, weight, tier, mode, labels, limits, is_added };
-        Arc::make_mut(service).endpoints.push(endpoint);
-        unprotected("only the file on disk may take protections away", lost(base, &after))?;
+        let added = [(position, address)];
+        let lost = |known: &Plan| lost_by_added(known, base, &added).into_iter().flatten().collect();
+        unprotected("only the file on disk may take protections away", lost(base))?;
         let Some(operator) = operator else { return Ok(()) };
-        let known = operator.plan(base)?;
-        let before = lost(&known, base);
-        let lost = lost(&known, &after).into_iter().filter(|lost| !before.contains(lost)).collect();
-        unprotected("an operator's configuration leads to this endpoint through filters", lost)
+        unprotected(
+            "an operator's configuration leads to this endpoint through filters",
+            lost(&operator.plan(base)?),
+        )
     }
 
     /// Refuses a configuration with such addresses that the file on disk does not name.

@@ -1,12 +1,13 @@
 //! What the configuration says and sources have found, below the changes of the admin API.
 
 use super::discovered::{FoundSets, endpoints_of};
+use super::operator::Supplied;
 use super::overlay::secure;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 use thalweg_config::Provenance;
-use thalweg_config::protections::{Apart, KeptPlaces};
+use thalweg_config::protections::{Apart, KeptPlaces, at_port};
 use thalweg_config::settings::Discover;
 use thalweg_discovery::Found;
 use thalweg_proxy::Plan;
@@ -30,6 +31,8 @@ pub(crate) struct Base {
     apart: Apart,
     /// A service of a document writes an endpoint that it may not have.
     has_crossed: bool,
+    /// The operator's last configuration, if tokens have changed it.
+    pub(crate) operator: Option<Arc<Supplied>>,
     /// Where the configuration is written.
     pub(crate) provenance: Arc<Provenance>,
 }
@@ -79,6 +82,7 @@ impl Base {
             flaws: BTreeMap::new(),
             apart,
             has_crossed: false,
+            operator: None,
             provenance: Arc::default(),
         };
         let all: Vec<usize> = base.discover.keys().copied().collect();
@@ -113,6 +117,7 @@ impl Base {
             flaws: self.flaws.clone(),
             apart: self.apart.clone(),
             has_crossed: self.has_crossed,
+            operator: self.operator.clone(),
             provenance: self.provenance.clone(),
         }
     }
@@ -249,6 +254,13 @@ impl Base {
         kept
     }
 
+    /// Why health checks of a service may not ask an endpoint that the file does not have, at their own port.
+    pub(crate) fn bars_checks(&self, at: usize, address: &Address) -> Option<String> {
+        let port = checked_port(self.plan.services.get(at)?)?;
+        let barred = self.own.bars(&at_port(address, Some(port)), false)?;
+        Some(format!("health checks would ask its port {port}, which is {barred}"))
+    }
+
     /// Gives a service the endpoints that are written and those that are found. Tells what cannot be used.
     fn fill(&mut self, at: usize) -> Option<String> {
         let (discover, service) = (self.discover.get(&at)?, self.plan.services.get(at)?);
@@ -263,9 +275,10 @@ impl Base {
                 return true;
             }
             let barred = || self.own.bars(&endpoint.address, endpoint.takes_datagrams());
+            let checked = || self.bars_checks(at, &endpoint.address);
             let why = match kept.why(&endpoint.address, checked_port(service)) {
                 Some(why) => Some(why.to_owned()),
-                None => barred().map(|barred| format!("it is {barred}")),
+                None => barred().map(|barred| format!("it is {barred}")).or_else(checked),
             };
             if let Some(why) = &why {
                 flaw = Some(format!("`{}` is left out: {why}", endpoint.url));

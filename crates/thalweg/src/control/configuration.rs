@@ -101,7 +101,7 @@ impl Shared {
             show(&warnings, false);
         }
         let mut base = Base::with_documents(plan, (&settings.discover, runtime.base.found()), apart);
-        base.provenance = provenance.clone();
+        (base.provenance, base.operator) = (provenance.clone(), operator.clone());
         let before = std::mem::replace(&mut runtime.base, base);
         if let Err(error) = self.set_plan(runtime.plan()) {
             runtime.base = before;

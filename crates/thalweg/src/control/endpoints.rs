@@ -147,7 +147,7 @@ impl Shared {
         }
         let position = self.worker_pool().position(service).unwrap_or(usize::MAX);
         self.check_endpoint(runtime.base.services.get(position), service, (&url, &address))?;
-        Self::check_ways((&runtime.base, operator.as_deref()), position, (&url, &address))?;
+        Self::check_ways((&runtime.base, operator.as_deref()), position, &address)?;
         if let Some(detail) = differs(runtime.base.traffic_to(position), known, &url) {
             return Err(Refusal::Conflict(detail));
         }

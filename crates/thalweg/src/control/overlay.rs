@@ -3,11 +3,12 @@
 //! A layer of its own: a reload changes what is below it, and it is laid over the result. Where `state:` names a
 //! directory it is kept there and survives a restart. Pure; `kept_file` reads and writes it.
 
+use super::added_endpoints::{past_guards, urls_of};
 use super::base::Base;
 use super::canary::CanarySpec;
 use super::traffic::differs;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use thalweg_config::endpoint_address;
 use thalweg_proxy::Plan;
@@ -76,10 +77,11 @@ pub(crate) enum ModeSpec {
 impl OverlaySpec {
     /// The plan with these changes. Endpoints that are removed stay, and drain, while `drains` says so.
     pub(crate) fn lay_over(&self, base: &Base, drains: impl Fn(&str, &str) -> bool) -> Plan {
-        let mut plan = Plan::clone(base);
+        let (mut plan, left_out) = (Plan::clone(base), past_guards(self, base, None));
         for (at, service) in plan.services.iter_mut().enumerate() {
             if let Some(changes) = self.services.get(&*service.name) {
-                *service = Arc::new(changes.lay_over((base, at, service), &drains));
+                let left_out = urls_of(&left_out, at);
+                *service = Arc::new(changes.lay_over((base, at, service), &left_out, &drains));
             }
         }
         let names: Vec<Arc<str>> = plan.services.iter().map(|service| service.name.clone()).collect();
@@ -112,7 +114,8 @@ impl OverlaySpec {
     ) -> Option<Arc<Service>> {
         let service = base.services.get(at)?;
         let changes = self.services.get(&*service.name);
-        let changed = changes.map(|changes| changes.lay_over((base, at, service), &drains));
+        let left_out = urls_of(&past_guards(self, base, Some(at)), at);
+        let changed = changes.map(|changes| changes.lay_over((base, at, service), &left_out, &drains));
         Some(changed.map_or_else(|| service.clone(), Arc::new))
     }
 
@@ -135,12 +138,14 @@ impl ServiceOverlaySpec {
     fn lay_over(
         &self,
         (base, at, service): (&Base, usize, &Service),
+        left_out: &HashSet<&str>,
         drains: &impl Fn(&str, &str) -> bool,
     ) -> Service {
         let (traffic, mut service) = (base.traffic_to(at), service.clone());
         // Secrets of the configuration are sent to endpoints of the configuration only.
         let added: &[_] = if base.secrets.are_sent_to(&service.name) { &[] } else { &self.added };
-        for AddedEndpointSpec { url, weight, tier } in added {
+        for AddedEndpointSpec { url, weight, tier } in added.iter().filter(|it| !left_out.contains(&*it.url))
+        {
             // What is kept in a file may be of another version: what cannot be read is left out.
             let Ok((url, address)) = endpoint_address(url) else { continue };
             let (limits, mode) = (EndpointLimits::default(), Mode::Ready);

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 use thalweg_admin::{ChangeAction, ConfigChange, ConfigOutcome, FieldChange, ListenerChange};
 use thalweg_config::diff::{Action, FieldChange as Field};
-use thalweg_config::protections::lost;
+use thalweg_config::protections::{LostProtection, lost};
 use thalweg_config::settings::Admin;
 use thalweg_config::{Change, Settings, diff};
 use thalweg_proxy::Plan;
@@ -81,8 +81,9 @@ impl Shared {
             )),
             _ => None,
         };
-        // In the file, a further route with another argument is not a loss.
-        let lost: Vec<_> = lost(before, after).into_iter().filter(|lost| !lost.is_other).collect();
+        // In the file, a further route with another argument is not a loss, nor is a health check.
+        let is_loss = |lost: &LostProtection| !lost.is_other && !lost.is_of_check();
+        let lost: Vec<_> = lost(before, after).into_iter().filter(is_loss).collect();
         let unguarded = lost.iter().take(TOLD).map(|lost| format!("a protection goes: {lost}"));
         let more = lost.len().checked_sub(TOLD).filter(|more| *more > 0);
         let more = more.map(|more| format!("and {more} more protections go"));

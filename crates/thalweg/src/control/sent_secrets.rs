@@ -4,6 +4,7 @@
 //! The [`overlay`](super::overlay) leaves out endpoints that were added before the service received secrets: after a
 //! reload, a rollback, a change by API, or a restart.
 
+use super::added_endpoints;
 use super::admin::Shared;
 use super::base::Base;
 use super::overlay::OverlaySpec;
@@ -36,7 +37,7 @@ pub(super) fn keeps_its_endpoints(service: &str) -> Refusal {
     Refusal::Unprotected { keys: vec![format!("services.{service}.endpoints")], detail }
 }
 
-/// A line for each service whose added endpoints are left out.
+/// Lines about added endpoints that are left out, for secrets or for guards.
 pub(super) fn left_out(overlay: &OverlaySpec, base: &Base) -> Vec<String> {
     let services = overlay.services.iter().filter(|(name, of)| {
         let is_there = || base.services.iter().any(|service| *service.name == **name);
@@ -49,5 +50,7 @@ pub(super) fn left_out(overlay: &OverlaySpec, base: &Base) -> Vec<String> {
             urls.join(", ")
         )
     };
-    services.map(|(name, of)| line(name, of.added.iter().map(|added| &*added.url).collect())).collect()
+    let of_secrets =
+        services.map(|(name, of)| line(name, of.added.iter().map(|added| &*added.url).collect()));
+    of_secrets.chain(added_endpoints::lines(overlay, base)).collect()
 }

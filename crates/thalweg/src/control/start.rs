@@ -445,6 +445,7 @@ fn laid_over(
         apart.join(operator.apart(&base, (&base, &settings.discover)));
         base = of(base.as_written(), apart);
     }
+    base.operator = operator.supplied();
     sent_secrets::left_out(&overlay, &base).into_iter().for_each(warn);
     Ok(Runtime {
         base,
