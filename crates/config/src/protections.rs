@@ -24,6 +24,7 @@ mod guards;
 mod known;
 mod paths;
 mod places;
+mod spaces;
 mod stored;
 mod ways;
 
@@ -77,6 +78,7 @@ impl fmt::Display for LostProtection {
 ///   asks something of clients, and a way now lacks it;
 /// - a route newly leads there, or at another listener, through a guard with an argument that no earlier way has;
 /// - a route with the same match, or the same written name, lacks a guard that it had;
+/// - a way leads to a cache space that comes to store what was reached through a guard alone;
 /// - a health check asks there what no earlier one has asked;
 /// - a way leaves to clients a field that guards set or removed, or changes the path behind a guard that depends on it;
 /// - a listener of the same name, or at the same address, has lost its `access` or its `redirect_https`, or a new
@@ -197,9 +199,11 @@ fn identities(route: &Route) -> impl Iterator<Item = (&'static str, &str)> {
 fn places((before, after): (&Plan, &Plan), open: &HashSet<String>, lost: &mut BTreeSet<LostProtection>) {
     let known = KnownPlaces::of(before);
     let led = Led::of((before, after), &known);
+    let stored = spaces::newly_stored((before, after), &known);
     for way in ways(after).filter(|way| !led.has_sealed(before, (after, way))) {
-        let each = |place: &Place, known: &Known| way_lacks((known, &led), (&way, place), open, lost);
-        known.for_each(&way, each);
+        let mut each = |place: &Place, known: &Known| way_lacks((known, &led), (&way, place), open, lost);
+        known.for_each(&way, &mut each);
+        spaces::for_each((&stored, &known), &way, each);
     }
     checks::lost(before, (after, &known), lost);
 }
