@@ -165,10 +165,10 @@ pub(super) fn passages<'p>(
     all
 }
 
-/// The filters before the first one that may answer with a file: a guard behind it does not protect the file.
+/// The filters before the first one that may answer with a file: a guard behind it does not protect the file. What
+/// `respond` answers is fixed, so it needs none.
 fn before_files(steps: &[Step]) -> &[Step] {
-    let answers = |step: &Step| matches!(step.name(), "files" | "respond");
-    &steps[..steps.iter().position(answers).unwrap_or(steps.len())]
+    &steps[..steps.iter().position(|step| step.name() == "files").unwrap_or(steps.len())]
 }
 
 /// Whether every client gets the same response.
@@ -293,5 +293,21 @@ impl<'p> Side<'p> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::told;
+
+    #[test]
+    fn a_fixed_answer_may_stand_before_a_guard_and_a_file_may_not() {
+        let of = |filters: &str| {
+            format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]")
+        };
+        let before = of("AUTH");
+        assert_eq!(told(&before, &of("{ respond: 204, when: { method: OPTIONS } }, AUTH")), "");
+        let files = "{ files: { root: /usr/lib, fall_through: true } }";
+        assert!(told(&before, &of(&format!("{files}, AUTH"))).contains("`routes.a` has no `auth`"));
     }
 }
