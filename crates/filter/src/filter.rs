@@ -54,6 +54,11 @@ pub trait Filter: Any + Debug + Send + Sync {
         Vec::new()
     }
 
+    /// The names of request fields to which it may give a value, as far as they are known from the configuration.
+    fn set_fields(&self) -> Vec<&str> {
+        self.own_fields()
+    }
+
     /// Whether it may write or remove further request fields, which differ between requests.
     fn may_own_others(&self) -> bool {
         false

@@ -91,6 +91,8 @@ struct Side {
     uses_fields: bool,
     /// What it does, for people.
     words: Vec<String>,
+    /// The fields to which it gives a value.
+    given: Vec<Box<str>>,
     /// Captures of the path that its values use.
     captures: Vec<String>,
 }
@@ -149,6 +151,9 @@ impl Side {
         for (verb, list) in [("set", &set), ("append", &append), ("default", &default)] {
             words.extend(list.iter().map(|(name, _)| format!("{side} {verb} {}", name.as_str())));
         }
+        let names = [&set, &append, &default].into_iter().flatten().map(|(name, _)| name);
+        let names = names.chain(rename.iter().map(|(_, new)| new));
+        let given = names.map(|name| name.as_str().into()).collect();
         let values = || [&set, &append, &default].into_iter().flatten().map(|(_, value)| value);
         let captures = values().flat_map(Template::captures).map(str::to_owned).collect();
         let uses_fields = values().any(Template::uses_fields);
@@ -161,7 +166,7 @@ impl Side {
         let default = default.iter().map(|(name, value)| (name.clone(), FieldWrites::one(name, value)));
         let default = default.collect();
         let removed = remove.len();
-        Ok(Self { gone, rename, removed, sets, default, uses_fields, words, captures })
+        Ok(Self { gone, rename, removed, sets, default, uses_fields, words, given, captures })
     }
 
     fn is_empty(&self) -> bool {
@@ -218,6 +223,10 @@ impl Filter for Headers {
     fn fits_any_reading(&self) -> bool {
         let removes_only = self.request.words.len() == self.request.removed && self.response.is_empty();
         self.restricts() && removes_only
+    }
+
+    fn set_fields(&self) -> Vec<&str> {
+        self.request.given.iter().map(AsRef::as_ref).collect()
     }
 
     fn hooks(&self) -> Hooks {

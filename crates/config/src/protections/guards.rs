@@ -19,6 +19,9 @@ pub(super) enum Terms {
     Same,
 }
 
+/// How the names of verified fields begin.
+const FIELD: &str = "verified field ";
+
 /// A filter that refuses unknown clients, and when it is called; or what a listener asks of them.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Guard {
@@ -39,12 +42,22 @@ impl Guard {
     /// The fields that a filter sets or removes whatever a client sends in them.
     pub(super) fn of_fields(step: &Step) -> impl Iterator<Item = Self> {
         let field = |name: &str| Self {
-            name: format!("verified field {}", name.to_ascii_lowercase()).into(),
+            name: format!("{FIELD}{}", name.to_ascii_lowercase()).into(),
             when: step.when.iter().map(ToString::to_string).collect(),
             written: step.written,
             asked: None,
         };
         step.filter.own_fields().into_iter().map(field)
+    }
+
+    /// The name of the field, of what [`Self::of_fields`] gives.
+    pub(super) fn field(&self) -> Option<&str> {
+        self.name.strip_prefix(FIELD)
+    }
+
+    /// Whether this filter, as written, sets the field.
+    pub(super) fn is_by(&self, step: &Step) -> bool {
+        self.written.is_some() && self.written == step.written
     }
 
     pub(super) fn of(step: &Step) -> Option<Self> {

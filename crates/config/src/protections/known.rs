@@ -266,8 +266,21 @@ impl Known {
     /// The fields that guards set or remove on every way, and that another way leaves to its clients.
     pub(super) fn fields_lacked_by(&self, way: &Way<'_>) -> Vec<Guard> {
         let own = way.own_fields();
-        let wanted = self.requests.fields.iter().filter(|_| way.kind == Kind::Request);
-        wanted.flat_map(|wanted| lacking(wanted, &own, Terms::Edit)).cloned().collect()
+        let Some(wanted) = self.requests.fields.as_ref().filter(|_| way.kind == Kind::Request) else {
+            return Vec::new();
+        };
+        let lacked: BTreeSet<&Guard> = lacking(wanted, &own, Terms::Edit).collect();
+        let is_lost = |field: &&Guard| lacked.contains(field) || self.is_overwritten(way, field);
+        wanted.iter().filter(is_lost).cloned().collect()
+    }
+
+    /// Whether a filter that the file does not have gives the last value to a field that guards have verified. In
+    /// place of the guard of the file, it may be that guard with another argument.
+    fn is_overwritten(&self, way: &Way<'_>, field: &Guard) -> bool {
+        let setters = way.setters(field);
+        let Some((last, before)) = setters.split_last() else { return false };
+        let is_edited = last.filter.guards() && !before.iter().any(|step| field.is_by(step));
+        !is_edited && !self.has_step(last.written)
     }
 
     /// The guards that another way to the place lacks. A subrequest of the file stays unrestricted; one with another

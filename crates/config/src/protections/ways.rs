@@ -95,6 +95,14 @@ impl Way<'_> {
         guards.flat_map(Guard::of_fields).collect()
     }
 
+    /// The filters that may give a value to a verified field, in their order.
+    pub(super) fn setters(&self, field: &Guard) -> Vec<&Step> {
+        let is_it = |name: &str| field.field().is_some_and(|field| field.eq_ignore_ascii_case(name));
+        let sets =
+            |step: &&Step| step.filter.may_own_others() || step.filter.set_fields().into_iter().any(is_it);
+        self.steps.iter().filter(sets).collect()
+    }
+
     /// The fields that any of its filters sets or removes.
     pub(super) fn own_fields(&self) -> Guards {
         self.steps.iter().flat_map(Guard::of_fields).collect()
@@ -309,5 +317,40 @@ mod tests {
         assert_eq!(told(&before, &of("{ respond: 204, when: { method: OPTIONS } }, AUTH")), "");
         let files = "{ files: { root: /usr/lib, fall_through: true } }";
         assert!(told(&before, &of(&format!("{files}, AUTH"))).contains("`routes.a` has no `auth`"));
+    }
+
+    #[test]
+    fn the_last_value_of_a_verified_field_is_one_of_the_file() {
+        let of = |filters: &str| {
+            format!("routes: [ {{ name: a, match: {{ host: a.test }}, filters: [ {filters} ], to: a }} ]")
+        };
+        let guard = "{ auth: { network: 10.0.0.0/8, forward: { X-User: '{user}' } } }";
+        let before = of(guard);
+        let lost =
+            "`routes.a` has no `verified field x-user`, which every way to the service `a` has until now";
+        for more in [
+            "{ headers: { request: { set: { X-User: '{query.u}' } } } }",
+            "{ headers: { request: { append: { x-user: '{query.u}' } } } }",
+            "{ headers: { request: { rename: { X-Other: X-User } } } }",
+            "{ headers: { request: { set: { X-User: a } } }, when: { method: POST } }",
+            "{ request_id: { header: X-User, accept: always } }",
+            "{ auth: { network: 0.0.0.0/0, forward: { X-User: '{query.u}' } } }",
+            "{ ext: { service: b } }",
+        ] {
+            assert_eq!(told(&before, &of(&format!("{guard}, {more}"))), lost, "{more}");
+            // As the file has it.
+            let known = of(&format!("{guard}, {more}"));
+            assert_eq!(told(&known, &known), "", "{more}");
+        }
+        // Nor does another filter take the place of the guard.
+        let other = of("AUTH, { headers: { request: { set: { X-User: '{query.u}' } } } }");
+        assert_eq!(told(&before, &other), lost);
+        for filters in [
+            format!("{{ headers: {{ request: {{ set: {{ X-User: a }} }} }} }}, {guard}"),
+            format!("{guard}, {{ headers: {{ request: {{ set: {{ X-Other: a }}, remove: X-User }} }} }}"),
+            guard.replace("10.0.0.0/8", "10.1.0.0/16"),
+        ] {
+            assert_eq!(told(&before, &of(&filters)), "", "{filters}");
+        }
     }
 }
