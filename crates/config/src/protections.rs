@@ -18,6 +18,7 @@ mod by_entrance;
 mod calls;
 mod changed;
 mod checks;
+mod conditions;
 mod documents;
 mod entrances;
 mod guards;
@@ -80,6 +81,7 @@ impl fmt::Display for LostProtection {
 /// - a route with the same match, or the same written name, lacks a guard that it had;
 /// - a way leads to a cache space that comes to store what was reached through a guard alone;
 /// - a health check asks there what no earlier one has asked;
+/// - a guard with conditions is on the way, but these do not hold as on the earlier ways;
 /// - a way leaves to clients a field that guards set or removed, or changes the path behind a guard that depends on it;
 /// - a listener of the same name, or at the same address, has lost its `access` or its `redirect_https`, or a new
 ///   listener lacks an `access` that all listeners had.
@@ -234,6 +236,10 @@ fn way_lacks(
     }
     if is_lost {
         return;
+    }
+    let terms = if led.has(way, place) { Terms::Edit } else { Terms::New };
+    if let Some(guard) = known.condition_lacked_by(way, terms) {
+        return note_text(lost, way.route, (&format!("same requests for its `{guard}`"), false), of());
     }
     for field in known.fields_lacked_by(way) {
         note(lost, way.route, (&field, false), of());

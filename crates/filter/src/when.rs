@@ -282,6 +282,31 @@ impl When {
         !self.hosts.is_empty()
     }
 
+    /// The hosts that it names; none: all.
+    pub fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
+    }
+
+    /// The paths that it names; none: all.
+    pub fn paths(&self) -> &[PathPattern] {
+        &self.paths
+    }
+
+    /// Whether it depends on the verified identity of the client.
+    pub fn is_about_identity(&self) -> bool {
+        !self.users.is_empty() || !self.claims.is_empty()
+    }
+
+    /// The names of the request fields that it depends on.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.headers.iter().map(|(name, _)| &**name)
+    }
+
+    /// Whether it depends on the method or the address of the client.
+    pub fn is_about_method_or_client(&self) -> bool {
+        !self.methods.is_empty() || !self.clients.is_empty()
+    }
+
     /// Whether a request fits.
     pub fn fits_request(&self, facts: &Facts<'_>, fields: FieldView<'_>) -> bool {
         self.fits_path(facts.matched_path()) && self.fits_beside_path(facts, fields)

@@ -1,6 +1,7 @@
 //! The guards on a plan's ways to each place, and the guards that another way there lacks.
 
 use super::by_entrance::ByEntrance;
+use super::conditions::{Conditions, is_within};
 use super::guards::{Guard, Guards, Terms, common, lacking};
 use super::paths::Paths;
 use super::places::{ByPlace, Place};
@@ -115,6 +116,8 @@ struct GuardedWay {
     steps: BTreeSet<Written>,
     /// What conditions of its guards are compared with; `None`: it has no conditions.
     requests: Option<Requests>,
+    /// What changes by API are compared with, likewise.
+    conditions: Option<Conditions>,
 }
 
 /// The requests of clients on a way.
@@ -131,7 +134,14 @@ impl GuardedWay {
     fn of(way: &Way<'_>, paths: Paths) -> Self {
         let listeners = way.listeners.iter().map(|listener| (*listener).to_owned()).collect();
         let steps = way.steps.iter().filter_map(|step| step.written).collect();
-        let mut own = Self { listeners, paths, guards: way.guards.clone(), steps, requests: None };
+        let mut own = Self {
+            listeners,
+            paths,
+            guards: way.guards.clone(),
+            steps,
+            requests: None,
+            conditions: Conditions::of(way),
+        };
         // Without conditions a guard needs no such comparison, and ways that differ in hosts alone are the same.
         if !way.guards.iter().all(Guard::is_unconditional)
             && let Some(path_changes) = way.path_changes()
@@ -154,18 +164,6 @@ impl GuardedWay {
             && has_hosts()
             && way.path_changes().as_ref() == Some(&own.path_changes)
             && own.paths.cover(&Paths::asked(way))
-    }
-}
-
-/// Whether every host of a pattern matches another one.
-fn is_within(host: &HostPattern, of: &HostPattern) -> bool {
-    match (host, of) {
-        (_, HostPattern::Any) => true,
-        (HostPattern::Exact(host), of) => of.matches(host.as_bytes()),
-        (HostPattern::Wildcard(host), HostPattern::Wildcard(of)) => {
-            host == of || HostPattern::Wildcard(of.clone()).matches(host.as_bytes())
-        }
-        (HostPattern::Wildcard(_) | HostPattern::Any, _) => false,
     }
 }
 
@@ -291,6 +289,28 @@ impl Known {
         }
         let ways = if self.requests.is_empty() { &self.calls } else { &self.requests };
         ways.lacked_by(way, terms)
+    }
+
+    /// A guard with conditions that another way has too, and whose conditions do not hold there as on a known way.
+    pub(super) fn condition_lacked_by(&self, way: &Way<'_>, terms: Terms) -> Option<Guard> {
+        // Ways of subrequests alone have no such record, and a subrequest of the file stays unrestricted.
+        if self.requests.is_empty() || way.kind == Kind::Call && self.is_known_call(way) {
+            return None;
+        }
+        let always =
+            |guard: &Guard| way.guards.iter().any(|own| own.name == guard.name && own.is_unconditional());
+        let lacked: Vec<Guard> = match terms {
+            Terms::Edit => {
+                self.ways().common.iter().flatten().filter(|guard| !always(guard)).cloned().collect()
+            }
+            Terms::New | Terms::Document | Terms::Same => self.lacked_by(way, Terms::Document),
+        };
+        let guard = lacked.into_iter().find(|guard| !guard.is_unconditional())?;
+        let known: Vec<_> = self.guarded_ways.iter().filter_map(|known| known.conditions.as_ref()).collect();
+        // Guards that run on no known way protect nothing.
+        let is_kept =
+            known.iter().all(|known| known.is_open) || known.iter().any(|known| known.hold_alike(way, terms));
+        (!is_kept).then_some(guard)
     }
 
     fn is_known_call(&self, way: &Way<'_>) -> bool {

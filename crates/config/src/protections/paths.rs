@@ -45,7 +45,12 @@ impl Paths {
 
     /// The paths of the requests that clients send on a way.
     pub(super) fn asked(way: &Way<'_>) -> Self {
-        let all = way.route.patterns.iter().map(|pattern| match pattern {
+        Self::matching(&way.route.patterns)
+    }
+
+    /// The paths that one of these patterns matches; none: every path.
+    pub(super) fn matching(patterns: &[PathPattern]) -> Self {
+        let all = patterns.iter().map(|pattern| match pattern {
             PathPattern::Exact(path) => (path.clone(), Extent::Exact),
             PathPattern::Prefix(path) => (path.trim_end_matches('/').to_owned(), Extent::Below),
             PathPattern::Pattern(pattern) => {

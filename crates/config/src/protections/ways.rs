@@ -16,7 +16,7 @@ use std::sync::Arc;
 use thalweg_filter::{Chain, Step, Written};
 use thalweg_proxy::Plan;
 use thalweg_proxy::plan::{Route, SealedRoute, To};
-use thalweg_route::HostPattern;
+use thalweg_route::{HostPattern, RouteMatch};
 use thalweg_upstream::Service;
 
 /// The kind of a way.
@@ -51,6 +51,8 @@ pub(super) struct Way<'p> {
     pub(super) route: &'p Route,
     /// The hosts of the route; none: all.
     pub(super) hosts: &'p [HostPattern],
+    /// What the route matches.
+    pub(super) matched: Option<&'p RouteMatch>,
     /// The names of the listeners.
     pub(super) listeners: Vec<&'p str>,
     /// What the listeners ask of clients.
@@ -216,19 +218,22 @@ impl<'p> Side<'p> {
     fn way(&self, kind: Kind, goal: Goal<'p>, steps: &'p [Step]) -> Way<'p> {
         let (at, route, listeners, entrance) =
             (self.at, self.route, self.listeners.clone(), self.entrance.clone());
-        let hosts = self.plan.match_of(at).map_or(&[][..], |route| &route.hosts);
+        let (matched, guards) = (self.plan.match_of(at), guards(steps));
+        let hosts = matched.map_or(&[][..], |route| &route.hosts);
+        let (caller, copies_path) = (None, false);
         Way {
             at,
             route,
             hosts,
+            matched,
             listeners,
             entrance,
             kind,
             goal,
-            guards: guards(steps),
+            guards,
             steps,
-            caller: None,
-            copies_path: false,
+            caller,
+            copies_path,
         }
     }
 
