@@ -33,6 +33,7 @@ mod history;
 mod kept_file;
 mod kept_sources;
 mod maintenance;
+mod on_disk;
 mod operator;
 mod origin;
 mod overlay;

@@ -12,7 +12,7 @@ use super::reload_result::TOLD;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use thalweg_admin::Refusal;
-use thalweg_config::check_text;
+use thalweg_config::Loaded;
 use thalweg_config::own_addresses::{OwnAddress, WrittenAddress, arrived_addresses, written_addresses};
 use thalweg_config::protections::{at_port, lost_by_added};
 use thalweg_proxy::Plan;
@@ -78,14 +78,12 @@ impl Shared {
     pub(super) fn check_addresses(
         &self,
         origin: &Origin,
-        on_disk: &str,
+        (on_disk, other): (&str, Option<&Loaded>),
         (text, plan): (&str, &Plan),
     ) -> Result<(), Refusal> {
-        let environment = |name: &str| std::env::var(name).ok();
         let running = self.worker_pool().own_addresses();
         let judged = |alone: &Plan| (arrived_addresses(alone, plan, &running), OwnAddresses::written(alone));
-        let read = || check_text(&origin.name(), on_disk, &environment).ok();
-        let (found, file) = match (on_disk != origin.text).then(read).flatten() {
+        let (found, file) = match other {
             Some(loaded) => judged(&loaded.plan),
             None => judged(&self.runtime().base),
         };

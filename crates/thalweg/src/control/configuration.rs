@@ -8,6 +8,7 @@ use super::config_events::{add_note, event, in_a_sentence, in_short, said};
 use super::discovered::FoundSets;
 use super::history::Cause;
 use super::maintenance;
+use super::on_disk::other_on_disk;
 use super::origin::{Candidate, Origin, write_whole};
 use super::reload_result::TOLD;
 use super::sent_secrets;
@@ -245,8 +246,9 @@ impl Shared {
         }
         let candidate = origin.candidate(loaded, restored, &self.found());
         if !(options.dry_run && options.by.via == Via::Socket) {
-            self.check_protections(origin, &on_disk, &candidate)?;
-            self.check_addresses(origin, &on_disk, (&candidate.text, &candidate.plan))?;
+            let other = other_on_disk(origin, &on_disk, options.by.via)?;
+            self.check_protections(other.as_ref(), &candidate)?;
+            self.check_addresses(origin, (&on_disk, other.as_ref()), (&candidate.text, &candidate.plan))?;
         }
         let writes = !options.dry_run && !options.ephemeral;
         if writes && origin.file.is_none() {
@@ -280,20 +282,14 @@ impl Shared {
         })
     }
 
-    /// Refuses a plan that lacks protections that the file on disk has. Both are compared with what sources have found.
-    fn check_protections(
-        &self,
-        origin: &Origin,
-        on_disk: &str,
-        candidate: &Candidate,
-    ) -> Result<(), Refusal> {
-        let environment = |name: &str| std::env::var(name).ok();
-        let read = || check_text(&origin.name(), on_disk, &environment).ok();
+    /// Refuses a plan that lacks protections of the file on disk, the one that runs or an `other`. Both are compared
+    /// with what sources have found.
+    fn check_protections(&self, other: Option<&Loaded>, candidate: &Candidate) -> Result<(), Refusal> {
         let found = self.found();
         let sources = (&candidate.settings.discover, &found);
         let plan = Base::with_documents(candidate.plan.clone(), sources, candidate.apart.clone());
-        let lost = match (on_disk != origin.text).then(read).flatten() {
-            Some(loaded) => lost(&Base::new(loaded.plan, &loaded.settings.discover, &found), &plan),
+        let lost = match other {
+            Some(loaded) => lost(&Base::new(loaded.plan.clone(), &loaded.settings.discover, &found), &plan),
             None => lost(&self.runtime().base, &plan),
         };
         unprotected("only the file on disk may take protections away", lost)
@@ -359,8 +355,10 @@ impl Shared {
         }
         let candidate = origin.candidate(loaded, text, &self.found());
         if by.via != Via::Socket {
-            self.check_protections(origin, &origin.on_disk(), &candidate)?;
-            self.check_addresses(origin, &origin.on_disk(), (&candidate.text, &candidate.plan))?;
+            let on_disk = origin.on_disk();
+            let other = other_on_disk(origin, &on_disk, by.via)?;
+            self.check_protections(other.as_ref(), &candidate)?;
+            self.check_addresses(origin, (&on_disk, other.as_ref()), (&candidate.text, &candidate.plan))?;
         }
         if !expected.admits(&origin.etag()) {
             return Err(Refusal::StaleConfig { etag: origin.etag() });

@@ -157,7 +157,7 @@ impl Shared {
         runtime.admit(expected)?;
         let base = runtime.base.services.get(position);
         let in_file = base.and_then(|base| base.endpoints.iter().find(|known| known.address == address));
-        if in_file.is_none() && (is_sent_secrets || runtime.base.secrets.are_sent_to(service)) {
+        if in_file.is_none() && (runtime.base.secrets.are_sent_to(service) || is_sent_secrets?) {
             return Err(keeps_its_endpoints(service));
         }
         // An address has one name, however it is written this time; but nobody gets plain text who wanted TLS.

@@ -7,24 +7,20 @@
 use super::added_endpoints;
 use super::admin::Shared;
 use super::base::Base;
+use super::on_disk::other_on_disk;
 use super::overlay::OverlaySpec;
-use thalweg_admin::Refusal;
-use thalweg_config::check_text;
+use thalweg_admin::{Refusal, Via};
 
 impl Shared {
     /// Whether requests to this service carry secrets in the file on disk, where that is not the configuration in
     /// force. Takes the configuration lock: do not call it while holding the runtime lock.
-    pub(super) fn is_sent_secrets_on_disk(&self, service: &str) -> bool {
-        let (name, on_disk) = {
-            let origin = self.origin();
-            let on_disk = origin.on_disk();
-            if on_disk == origin.text {
-                return false;
-            }
-            (origin.name(), on_disk)
-        };
-        let environment = |name: &str| std::env::var(name).ok();
-        check_text(&name, &on_disk, &environment).is_ok_and(|loaded| loaded.plan.secrets.are_sent_to(service))
+    ///
+    /// # Errors
+    /// The file has mistakes.
+    pub(super) fn is_sent_secrets_on_disk(&self, service: &str) -> Result<bool, Refusal> {
+        let origin = self.origin();
+        let other = other_on_disk(&origin, &origin.on_disk(), Via::Token)?;
+        Ok(other.is_some_and(|loaded| loaded.plan.secrets.are_sent_to(service)))
     }
 }
 
