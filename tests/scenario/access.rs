@@ -195,7 +195,8 @@ fn a_list_in_a_file_is_read_again_and_a_half_written_one_is_not_taken() {
     fs::write(&list, "192.0.2.0/24\n198.51.100.0/24\n").unwrap();
     wait_status(web, "198.51.100.1", 403);
     fs::write(&list, "198.51.100.0/24\n192.0.2.0/\n").unwrap();
-    let said = |line: &str| line.contains("line 2: is not a network").then(|| line.to_owned());
+    let said =
+        |line: &str| line.contains("line 2: is neither a network nor an address").then(|| line.to_owned());
     let line = proxy.process().wait_line("the wrong line", STEP, said);
     assert!(line.contains("deny.txt") && line.ends_with("the old list with 2 networks stays"), "{line}");
     assert_eq!((status_of(web, "192.0.2.1", "/"), status_of(web, "198.51.100.1", "/")), (403, 403));
@@ -216,7 +217,7 @@ fn a_wrong_list_is_an_error_at_the_start() {
     let _watchdog = watchdog("a_wrong_list_is_an_error_at_the_start");
     let upstream = Upstream::saying("here");
     for (text, part) in [
-        ("192.0.2.0/24\nnonsense\n".to_owned(), "line 2: is not a network"),
+        ("192.0.2.0/24\nnonsense\n".to_owned(), "line 2: is neither a network nor an address"),
         ("1".repeat(1 << 20), "line 1: it is longer"),
     ] {
         let directory = Directory::new();
@@ -254,7 +255,8 @@ fn a_list_at_a_url_is_asked_for_with_its_tag_and_the_old_one_stays() {
     let web = proxy.web();
     wait_status(web, "192.0.2.1", 403);
     step.store(1, Ordering::SeqCst);
-    let said = |line: &str| line.contains("line 2: is not a network").then(|| line.to_owned());
+    let said =
+        |line: &str| line.contains("line 2: is neither a network nor an address").then(|| line.to_owned());
     let line = proxy.process().wait_line("the wrong line", STEP, said);
     assert!(line.ends_with("the old list with 1 networks stays"), "{line}");
     assert_eq!(status_of(web, "192.0.2.1", "/"), 403);

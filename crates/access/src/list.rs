@@ -68,13 +68,13 @@ mod tests {
     #[test]
     fn the_first_wrong_line_is_named() {
         for (text, line, part) in [
-            (&b"10.0.0.0/8\n10.0.0.0/\n"[..], 2, "is not a network"),
+            (&b"10.0.0.0/8\n10.0.0.0/\n"[..], 2, "is neither a network nor an address"),
             (b"10.0.0.1/8", 1, "bits set behind"),
             (b"10.0.0.0/8\n\n\xff\xfe", 3, "is not text"),
-            (b"10.0.0.0/8 extra", 1, "no network"),
-            (b"<html>\x1b[2J", 1, "no network"),
-            (b"{\"a\": 1}", 1, "no network"),
-            (b"\0", 1, "no network"),
+            (b"10.0.0.0/8 extra", 1, "neither a network"),
+            (b"<html>\x1b[2J", 1, "neither a network"),
+            (b"{\"a\": 1}", 1, "neither a network"),
+            (b"\0", 1, "neither a network"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.line == line && error.what.contains(part), "{error}");

@@ -145,7 +145,9 @@ fn end(value: &ConcealedValue, text: &[u8], from: usize) -> Option<usize> {
         }
     }
     let is_letter = |at: usize| text.get(at).is_some_and(u8::is_ascii_alphanumeric);
-    let follows_letter = from.checked_sub(1).is_some_and(is_letter);
+    // A sign such as `/` is a border by itself.
+    let begins_with_letter = value.text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let follows_letter = begins_with_letter && from.checked_sub(1).is_some_and(is_letter);
     let follows_escape = from.checked_sub(3).is_some_and(|at| escaped(text, at).is_some());
     let is_word = (!follows_letter || follows_escape) && !is_letter(at);
     (is_word || value.text.len() >= WORD).then_some(at)

@@ -175,8 +175,8 @@ macro_rules! methods {
             /// "{user}"`, `X-Plan: "{claim.plan}"`. What clients send in them is removed from every request, and names
             /// that differ from them only in case and in characters that are neither letters nor digits count as the
             /// same. A field that would be empty is not sent. A client gets 401 if its name, or a claim that is
-            /// forwarded, has a control character, white space at an edge, or white space in an element of a list:
-            /// the field would tell the name of another.
+            /// forwarded, has a control character or white space at an edge: the field would tell the name of another.
+            /// Of a list, elements with white space are left out.
             #[schemars(extend("x-default-words" = "none"))]
             #[schemars(extend("x-named" = true, "x-sent" = true))]
             forward: BTreeMap<String, TemplateSpec>,

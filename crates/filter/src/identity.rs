@@ -23,7 +23,8 @@ impl Identity {
     }
 
     /// A claim as text; `a.b` is the member `b` of the claim `a`, unless a claim has that name. `None`: there is none,
-    /// or it is not a text, number or truth value. Lists of texts are joined by spaces.
+    /// or it is not a text, number or truth value. Lists of texts are joined by spaces; elements that contain white
+    /// space or control characters are left out, since another list would be joined to the same text.
     pub fn claim(&self, name: &str) -> Option<Cow<'_, str>> {
         text(self.value(name)?)
     }
@@ -37,13 +38,10 @@ impl Identity {
         rest.split('.').try_fold(self.claims.get(first)?, |value, name| value.get(name))
     }
 
-    /// Whether a field can hold a claim exactly, and no other value of the claim becomes the same text: see
-    /// [`is_exact`]; elements of a list, which are joined by spaces, must contain none. A claim that is not there, or
-    /// has no text, is exact.
+    /// Whether a field can hold a text exactly: see [`is_exact`]. Another claim, or one that is not there, is exact.
     pub(crate) fn is_claim_exact(&self, name: &str) -> bool {
         match self.value(name) {
             Some(Value::String(text)) => is_exact(text),
-            Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).all(is_word),
             _ => true,
         }
     }
@@ -95,7 +93,8 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
         Value::Bool(truth) => Some(Cow::Borrowed(if *truth { "true" } else { "false" })),
         Value::Array(values) => {
             let texts: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
-            Some(Cow::Owned(texts?.join(" ")))
+            let words: Vec<&str> = texts?.into_iter().filter(|text| is_word(text)).collect();
+            Some(Cow::Owned(words.join(" ")))
         }
         Value::Null | Value::Object(_) => None,
     }
@@ -129,12 +128,13 @@ mod tests {
             r#"{"a": "Ada Lovelace", "b": "ad\nmin", "c": " admin", "d": "admin\t", "e": ["x", "admin"],
                 "f": ["x admin"], "g": ["", "x"], "h": {"i": "admin\u007f"}, "j": 7, "k": [1], "l": "ad\u0000min"}"#,
         );
-        for name in ["a", "e", "j", "k", "none"] {
+        for name in ["a", "e", "f", "g", "j", "k", "none"] {
             assert!(it.is_claim_exact(name), "{name}");
         }
-        for name in ["b", "c", "d", "f", "g", "h.i", "l"] {
+        for name in ["b", "c", "d", "h.i", "l"] {
             assert!(!it.is_claim_exact(name), "{name}");
         }
+        assert_eq!([it.claim("f").unwrap(), it.claim("g").unwrap()], ["", "x"]);
         let users = ["a", "e", "f", "none"].map(|name| it.user_of(name));
         assert_eq!(users, ["Ada Lovelace", "x admin", "", ""]);
     }

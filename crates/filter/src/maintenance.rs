@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn wrong_terms_are_refused() {
         for (json, part) in [
-            (r#"{"allow": "10.0.0.0/99"}"#, "no network"),
+            (r#"{"allow": "10.0.0.0/99"}"#, "not a network"),
             (r#"{"retry_after": "0s"}"#, "1s to 30d"),
             (r#"{"retry_after": "1500ms"}"#, "whole seconds"),
             (r#"{"body": "{nothing}"}"#, "no placeholder"),

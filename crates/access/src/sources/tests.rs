@@ -42,7 +42,7 @@ fn a_list_is_read_again_when_it_has_changed_and_a_wrong_one_is_not_taken() {
     // Half written: the line is named, and the old list stays.
     fs::write(&path, "203.0.113.0/24\n198.51.").unwrap();
     let told = looked(&source).unwrap();
-    assert!(told.contains("line 2: is not a network"), "{told}");
+    assert!(told.contains("line 2: is neither a network nor an address"), "{told}");
     assert!(!told.contains("198.51."), "{told}");
     assert!(told.ends_with("the old list with 2 networks stays"), "{told}");
     assert!(has(&source, "192.0.2.1") && !has(&source, "203.0.113.1"));
@@ -75,7 +75,7 @@ fn what_cannot_be_a_list_is_refused_at_the_start() {
     let folder = Folder::new("refused");
     for (name, bytes, part) in [
         ("long", &[b'1'; 1 << 20][..], "line 1: it is longer than 4096 bytes"),
-        ("bad", b"192.0.2.0/24\nnonsense\n", "line 2: is not a network"),
+        ("bad", b"192.0.2.0/24\nnonsense\n", "line 2: is neither a network nor an address"),
         ("host", b"192.0.2.1/24\n", "bits set behind"),
     ] {
         let path = folder.0.join(name);

@@ -25,7 +25,7 @@ pub fn redact(text: &str, format: Format, root: &Node) -> Option<String> {
         is_clean
     };
     let whole = || match format {
-        Format::Yaml | Format::Json => serde_json::to_string_pretty(&shown(root, &hidden)).ok(),
+        Format::Yaml | Format::Json => Some(shown(root, &hidden, "")),
         Format::Toml => None,
     };
     replace(text, places).filter(is_clean).or_else(|| whole().filter(is_clean))
@@ -66,20 +66,29 @@ fn same_with(before: &Node, after: &Node, hidden: &Hidden) -> bool {
     }
 }
 
-/// A tree with `<redacted>` at the hidden places, for a text of its own.
-fn shown(node: &Node, hidden: &Hidden) -> serde_json::Value {
-    use serde_json::Value;
+/// A tree with `<redacted>` at the hidden places, as JSON. Keys keep their order.
+fn shown(node: &Node, hidden: &Hidden, indent: &str) -> String {
+    let below = format!("{indent}  ");
+    let joined = |(open, close): (&str, &str), items: Vec<String>| match items.is_empty() {
+        true => format!("{open}{close}"),
+        false => format!("{open}\n{below}{}\n{indent}{close}", items.join(&format!(",\n{below}"))),
+    };
     match &node.kind {
-        Kind::Map(entries) => Value::Object(
-            entries.iter().map(|(key, child)| (key.name.clone(), shown(child, hidden))).collect(),
-        ),
-        Kind::Seq(items) => Value::Array(items.iter().map(|item| shown(item, hidden)).collect()),
-        _ if hidden.contains_key(&node.span) => Value::String(REDACTED.into()),
-        Kind::Null => Value::Null,
-        Kind::Bool(value) => Value::Bool(*value),
-        Kind::Int(value) => Value::from(*value),
-        Kind::Float(value) => Value::from(*value),
-        Kind::Str(text) => Value::String(text.clone()),
+        Kind::Map(entries) => {
+            let entry = |(key, child): &(Key, Node)| {
+                format!("{}: {}", serde_json::Value::from(key.name.as_str()), shown(child, hidden, &below))
+            };
+            joined(("{", "}"), entries.iter().map(entry).collect())
+        }
+        Kind::Seq(items) => {
+            joined(("[", "]"), items.iter().map(|item| shown(item, hidden, &below)).collect())
+        }
+        _ if hidden.contains_key(&node.span) => serde_json::Value::from(REDACTED).to_string(),
+        Kind::Null => "null".into(),
+        Kind::Bool(value) => value.to_string(),
+        Kind::Int(value) => value.to_string(),
+        Kind::Float(value) => serde_json::Value::from(*value).to_string(),
+        Kind::Str(text) => serde_json::Value::from(text.as_str()).to_string(),
     }
 }
 

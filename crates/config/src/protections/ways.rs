@@ -221,20 +221,7 @@ impl<'p> Side<'p> {
         let (matched, guards) = (self.plan.match_of(at), guards(steps));
         let hosts = matched.map_or(&[][..], |route| &route.hosts);
         let (caller, copies_path) = (None, false);
-        Way {
-            at,
-            route,
-            hosts,
-            matched,
-            listeners,
-            entrance,
-            kind,
-            goal,
-            guards,
-            steps,
-            caller,
-            copies_path,
-        }
+        Way { at, route, hosts, matched, listeners, entrance, kind, goal, guards, steps, caller, copies_path }
     }
 
     /// The chains that requests may go through.

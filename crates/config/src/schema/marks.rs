@@ -16,8 +16,8 @@
 //!
 //! Further marks: `"x-kept" = true` (an object of the file that has the key may not lose it), `"x-named" = true` (a
 //! map of fields or parameters, in which names of credentials mark secrets), `"x-sent" = true` (values below it are
-//! sent to services, and their secrets may go to no other service) and `"x-shown" = true` (an address, a host or a name,
-//! or a list of them: displays show variables in it. Without the mark they are hidden).
+//! sent to services, and their secrets may go to no other service) and `"x-shown" = true` (an address, a host or a
+//! name, or a list of them: displays show variables in it. Without the mark they are hidden).
 //!
 //! Marks of a map hold for everything below it. [`Place`] follows a walk through a tree of nodes. The marks are not
 //! published.

@@ -136,7 +136,7 @@ fn what_is_wrong_is_said_with_the_remedy() {
     for (json, part) in [
         ("{}", "write `allow` or `deny`"),
         (r#"{"deny": "10.0.0.1/8"}"#, "bits set behind"),
-        (r#"{"deny": "nobody"}"#, "`nobody` is not a network"),
+        (r#"{"deny": "nobody"}"#, "`nobody` is neither a network nor an address"),
         (r#"{"deny": {"list": "home"}}"#, "no list `home`"),
         (r#"{"deny": {"file": "nowhere.txt"}}"#, "there is no such file"),
         (r#"{"deny": {"country": "DE"}}"#, "write `geo_file`"),

@@ -412,7 +412,7 @@ fn arguments_that_are_wrong_are_refused_and_secrets_are_not_shown() {
         (r#"{"basic": BASIC, "any": [{"basic": BASIC}]}"#, "takes one method"),
         (r#"{"basic": BASIC, "network": "10.0.0.0/8"}"#, "takes one method"),
         (r#"{"any": [{"network": "10.0.0.0/8"}], "all": [{"network": "10.0.0.0/8"}]}"#, "takes one method"),
-        (r#"{"network": "10.0.0.0/99"}"#, "no network"),
+        (r#"{"network": "10.0.0.0/99"}"#, "not a network"),
         (r#"{"basic": {}}"#, "has no users"),
         (r#"{"basic": {"users": {"ada": "hunter2"}}}"#, "never written as it is"),
         (r#"{"basic": {"file": "/nowhere", "users": {"a": "b"}}}"#, "not both"),

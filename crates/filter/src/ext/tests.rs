@@ -143,7 +143,7 @@ fn unusable() -> Vec<(Value, &'static str)> {
         (json!({ "decision": "continue", "remove_fields": [ "Connection" ] }), "may not name"),
         (json!({ "decision": "continue", "set_fields": { "X-A": "a\r\nX-B: b" } }), "invalid value"),
         (json!({ "decision": "continue", "set_fields": { "X A": "a" } }), "may not name"),
-        (json!({ "decision": "continue", "set_fields": { "X-A": 1 } }), "no text"),
+        (json!({ "decision": "continue", "set_fields": { "X-A": 1 } }), "is not text"),
         (json!({ "decision": "continue", "set_fields": { "X-A": long } }), "more than"),
         (json!({ "decision": "continue", "remove_fields": many }), "more than"),
         (json!({ "decision": "continue", "path": "b" }), "`path`"),
