@@ -261,7 +261,7 @@ impl Template {
     }
 
     /// Appends the text as a URL: each value is escaped for the part of it in which it stands, so that it stays within
-    /// that part. False: a value cannot stand in the authority.
+    /// that part. `{path}` behind the authority begins the path. False: a value cannot stand in the authority.
     pub(crate) fn render_place(&self, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
         for part in &self.parts {
             let placeholder = match part {
@@ -271,7 +271,10 @@ impl Template {
                 }
                 Part::Placeholder(placeholder) => placeholder,
             };
-            let (at, begin) = (UrlPart::behind(out), out.len());
+            let (mut at, begin) = (UrlPart::behind(out), out.len());
+            if at == UrlPart::Authority && *placeholder == Placeholder::Path {
+                at = UrlPart::Path;
+            }
             let escape = match (at, placeholder) {
                 // Its own separators are meant.
                 (_, Placeholder::Query) | (UrlPart::Begin | UrlPart::Authority, _) => Escape::Url,

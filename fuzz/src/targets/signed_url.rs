@@ -37,9 +37,9 @@ pub(super) fn fuzz(input: &[u8]) {
     for method in [&b"GET"[..], b"POST"] {
         assert!(!link.passes(&**STRANGE, method), "an unsigned link passes");
     }
-    // A repeated parameter of the signature is refused.
+    // A repeated parameter of the signature is refused, and so is a signed one in another spelling.
     let is_plain = link.pairs().all(|(name, _)| !OWN.contains(&&*name))
-        && PARAMETERS.iter().all(|it| link.count(it) < 2);
+        && PARAMETERS.iter().all(|it| link.count(it) < 2 && link.spellings(it) == link.count(it));
     if !is_plain {
         return;
     }
@@ -102,6 +102,14 @@ impl<'a> Link<'a> {
 
     fn count(&self, name: &str) -> usize {
         self.pairs().filter(|(known, _)| known == name).count()
+    }
+
+    /// How often the query may name a parameter, in any case and place.
+    fn spellings(&self, name: &str) -> usize {
+        let names = self.pairs().map(|(name, pair)| format!("{name} {}", decoded(pair)));
+        let query = names.collect::<Vec<_>>().join(" ").to_ascii_lowercase();
+        let exact = self.pairs().filter(|(known, pair)| known == name && pair.starts_with(name.as_bytes()));
+        query.matches(name).count().saturating_sub(exact.count())
     }
 
     fn value(&self, name: &str) -> &'a [u8] {

@@ -150,7 +150,6 @@ fn a_document_sends_no_secret_of_the_file_elsewhere_and_shows_none() {
     };
     for (file, filters, to) in [
         (&plain, "{ chain: inject }", ", to: app"),
-        (&plain, "{ chain: unused }", ", to: more"),
         (&plain, "{ respond: { body: 'a={header.authorization}' } }", ""),
         (&plain, "{ headers: { request: { set: { Authorization: own-secret } } } }", ", to: mine"),
         (&inherited, "", ", to: more"),
@@ -163,6 +162,7 @@ fn a_document_sends_no_secret_of_the_file_elsewhere_and_shows_none() {
         (&plain, "{ chain: inject }", ", to: more"),
         (&plain, "{ chain: inject }", ", to: [ 'http://127.0.0.1:9' ]"),
         (&plain, "{ chain: unused }", ", to: mine"),
+        (&plain, "{ chain: unused }", ", to: more"),
         (&plain, "{ chain: inject }, { mirror: mine }", ", to: app"),
         (&plain, "{ chain: inject }, { respond: { body: 'a={header.authorization}' } }", ""),
         (&inherited, "", ", to: mine"),

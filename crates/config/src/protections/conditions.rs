@@ -224,7 +224,7 @@ mod tests {
     fn routes_with_patterns_and_other_conditions_stay_as_they_are() {
         for (when, matches) in [
             ("path: '/users/{id}/admin'", "path: '/users/{id}/*'"),
-            ("path: '~^/x.*'", "path: '~^/x.*'"),
+            ("path: '/x/*'", "path_regex: '^/x/.*'"),
             ("method: POST", "method: POST"),
             ("host: '*.test'", "host: a.test"),
         ] {

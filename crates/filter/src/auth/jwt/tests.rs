@@ -81,8 +81,6 @@ fn the_service_is_told_who_it_is_exactly_or_nothing() {
         json!({ "sub": "admin\u{7f}" }),
         json!({ "sub": "admin\t" }),
         json!({ "sub": " admin" }),
-        json!({ "sub": "ada", "groups": ["x admin"] }),
-        json!({ "sub": "ada", "groups": ["x", "ad\nmin"] }),
         json!({ "sub": "ada", "groups": "admin " }),
     ] {
         let (status, asked) = ask(claims.clone());
@@ -90,8 +88,8 @@ fn the_service_is_told_who_it_is_exactly_or_nothing() {
         let reason = asked.outcome.reason.as_deref().unwrap();
         assert!(reason.starts_with("no field can hold the "), "{reason}");
     }
-    let (status, asked) =
-        ask(json!({ "sub": "Ada Lovelace", "groups": ["x", "admin"], "other": ["x y", "\n"] }));
+    let groups = ["x", "Domain Users", "ad\nmin", "admin"];
+    let (status, asked) = ask(json!({ "sub": "Ada Lovelace", "groups": groups, "other": ["x y", "\n"] }));
     assert_eq!((status, &*asked.request_lines()), (0, "X-Groups: x admin\r\nX-User: Ada Lovelace\r\n"));
 }
 
