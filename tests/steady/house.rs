@@ -169,11 +169,19 @@ impl House {
     /// # Panics
     /// When it does not become true within [`STEP`].
     pub(crate) fn settles(&self, what: &str, is_true: impl Fn(&Self) -> bool) {
+        assert!(self.becomes(is_true), "not within {STEP:?}: {what}");
+    }
+
+    /// Whether something becomes true of the worker within [`STEP`].
+    pub(crate) fn becomes(&self, is_true: impl Fn(&Self) -> bool) -> bool {
         let end = Instant::now() + STEP;
         while !is_true(self) {
-            assert!(Instant::now() < end, "not within {STEP:?}: {what}");
+            if Instant::now() >= end {
+                return false;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
+        true
     }
 }
 

@@ -261,7 +261,7 @@ impl Template {
     }
 
     /// Appends the text as a URL: each value is escaped for the part of it in which it stands, so that it stays within
-    /// that part. `{path}` behind the authority begins the path. False: a value cannot stand in the authority.
+    /// that part. A path behind the authority begins the path. False: a value cannot stand in the authority.
     pub(crate) fn render_place(&self, values: &Values<'_>, out: &mut Vec<u8>) -> bool {
         for part in &self.parts {
             let placeholder = match part {
@@ -272,7 +272,8 @@ impl Template {
                 Part::Placeholder(placeholder) => placeholder,
             };
             let (mut at, begin) = (UrlPart::behind(out), out.len());
-            if at == UrlPart::Authority && *placeholder == Placeholder::Path {
+            let is_path = matches!(placeholder, Placeholder::Path | Placeholder::UpstreamPath);
+            if at == UrlPart::Authority && is_path {
                 at = UrlPart::Path;
             }
             let escape = match (at, placeholder) {

@@ -225,7 +225,7 @@ mod tests {
         for (when, matches) in [
             ("path: '/users/{id}/admin'", "path: '/users/{id}/*'"),
             ("path: '/x/*'", "path_regex: '^/x/.*'"),
-            ("method: POST", "method: POST"),
+            ("method: POST", "methods: POST"),
             ("host: '*.test'", "host: a.test"),
         ] {
             let guard = format!("{{ access: {{ deny: [ 192.0.2.0/24 ] }}, when: {{ {when} }} }}");
