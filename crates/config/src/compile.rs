@@ -65,11 +65,7 @@ pub(crate) fn compile(
 
     let mut names = Names {
         listeners: positions(listeners.iter().map(|listener| &*listener.name)),
-        connections: (0..)
-            .zip(&listeners)
-            .filter(|(_, it)| takes_connections(it))
-            .map(|(at, _)| at)
-            .collect(),
+        connections: for_connections(&listeners),
         services: positions(named.iter().map(|(service, _)| &*service.name)),
         written_listeners: &declared.listeners,
         written_services: &declared.services,
@@ -118,6 +114,11 @@ pub(crate) fn compile(
     }
     lint(&Subject { spec, plan: &plan, matches: &joined.matches, now: SystemTime::now() }, problems);
     Some(Compiled { plan, settings, filters: joined.filters })
+}
+
+/// The positions of the listeners that take connections.
+fn for_connections(listeners: &[Listener]) -> HashSet<u16> {
+    (0..).zip(listeners).filter(|(_, it)| takes_connections(it)).map(|(at, _)| at).collect()
 }
 
 /// The routes, and what they bring along.

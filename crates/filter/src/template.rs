@@ -284,7 +284,10 @@ impl Template {
             };
             placeholder.render(values, escape, out);
             let is_host = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:[]".contains(byte);
-            if at == UrlPart::Authority && !out[begin..].iter().all(is_host) {
+            // A part of the path behind the authority begins the path, too: `https://en.test{path.1}`.
+            let is_rest =
+                matches!(placeholder, Placeholder::PathCapture(_)) && out[begin..].starts_with(b"/");
+            if at == UrlPart::Authority && !is_rest && !out[begin..].iter().all(is_host) {
                 return false;
             }
         }

@@ -27,12 +27,15 @@ pub(super) fn paired(on_disk: &Node, arrived: &Node) -> (Node, Node) {
     (on_disk, arrived)
 }
 
+/// Whether a known route and a new one are the same, each with its position.
+type IsSame<'a> = dyn Fn((usize, &Node), (usize, &Node)) -> bool + 'a;
+
 /// Positions of routes that are the same: first those of one name, then those with one match and the same listeners,
 /// in their order, then unnamed routes by position.
 fn pairs(known: &[Node], new: &[Node]) -> Vec<(usize, usize)> {
     let is_name = |a: &Node, b: &Node| name_of(a).is_some() && name_of(a) == name_of(b);
     let mut pairs: Vec<(usize, usize)> = Vec::new();
-    let mut add = |is_same: &dyn Fn((usize, &Node), (usize, &Node)) -> bool| {
+    let mut add = |is_same: &IsSame<'_>| {
         for (at, route) in new.iter().enumerate() {
             let is_free =
                 |found: &usize, pairs: &[(usize, usize)]| pairs.iter().all(|(known, _)| known != found);

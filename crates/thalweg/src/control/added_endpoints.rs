@@ -47,7 +47,7 @@ pub(super) fn past_guards<'o>(
     let each = added.iter().zip(lost).filter_map(|((at, service, url, address), lost)| {
         let of_guards = lost.map(|lost| format!("with it {lost}"));
         let why = of_guards.or_else(|| base.bars_checks(*at, address))?;
-        Some(LeftOut { at: *at, service: *service, url: *url, why })
+        Some(LeftOut { at: *at, service, url, why })
     });
     each.collect()
 }
