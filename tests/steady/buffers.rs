@@ -184,8 +184,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Most bytes of tables that are not counted: the HTTP/2 library has an entry for each frame that waits, in a table that
-/// grows by doubling. Their number is bounded by the flood guard, which ends connections with many small frames.
+/// Most bytes of tables that are not counted: the HTTP/2 library has an entry for each frame that waits, in a table
+/// that grows by doubling. The flood guard bounds their number: it ends connections with many small frames.
 const TABLES: i64 = 16 << 10;
 
 /// The budget's counts: held bytes, and used bytes in total.
