@@ -45,7 +45,7 @@ struct Waiting {
     dying: usize,
 }
 
-/// What others may know of a connection, and tell it.
+/// The state of a connection that other tasks read, and the signal by which they end it.
 #[derive(Debug, Default)]
 struct Signal {
     called_off: Notify,

@@ -314,11 +314,11 @@ impl Key {
     }
 }
 
-/// What stands before a part that is no plain value of a cookie; no value has it.
+/// Precedes a part of the key that is not a plain cookie value. Cookie values cannot contain it.
 const MARK: &[u8] = b";";
 
-/// The values of a cookie, in order: servers differ in which one counts. Whatever else a server may take for the cookie
-/// is among them as it stands, behind a mark.
+/// All values of a cookie, in order, since servers differ in the one that they use. Pairs that some servers read as
+/// this cookie are included whole, each behind `MARK`.
 fn cookies<'a>(fields: impl FieldLines<'a>, name: &[u8]) -> Vec<&'a [u8]> {
     let mut found = Vec::new();
     for line in values(fields, "cookie") {

@@ -13,7 +13,7 @@ use crate::schema::{Marks, Place};
 use crate::source::Span;
 use thalweg_core::{Concealed, ConcealedValue};
 
-/// Schemes of authentication, which are no part of a secret.
+/// Authentication schemes. They stand before a credential and are not secret.
 const SCHEMES: &[&str] = &["Bearer ", "Basic ", "Token "];
 
 /// The values to hide. `secrets`: where secrets may stand by value.
@@ -86,7 +86,7 @@ fn of_scalar(
         let credentials = credentials.into_iter().chain(password);
         let parts: Vec<&str> = credentials.chain(secret_parameters(text)).collect();
         match parts[..] {
-            // The text as a whole, and what stands in it between placeholders.
+            // Every literal part between placeholders counts.
             [] => written(text).for_each(|part| add(part, true)),
             _ => parts.into_iter().for_each(|part| add(part, true)),
         }
@@ -135,7 +135,7 @@ fn authority(text: &str) -> Option<(&str, &str)> {
     Some((scheme, rest.split(['/', '?', '#']).next().unwrap_or(rest)))
 }
 
-/// A value that is a URL: only what stands behind its host is not displayed.
+/// The part of a URL that is hidden: path, query and fragment. Other values are hidden whole.
 fn behind_authority(value: &str) -> &str {
     match authority(value) {
         Some((scheme, authority)) if !authority.contains('@') => {

@@ -107,7 +107,7 @@ pub fn restore(arrived: (&str, &Node), on_disk: (&str, &Node)) -> Result<String,
             _ => false,
         };
         let value = known.beside(path, node, &new).filter(is_same);
-        // Written as YAML and JSON both read it, whatever it looked like on disk.
+        // YAML and JSON both read this form.
         match value.and_then(quoted) {
             Some(value) => places.push((node.span.range(), value)),
             None => breaches.push(Breach { key: path.to_string(), span: node.span }),

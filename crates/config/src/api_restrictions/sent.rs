@@ -75,9 +75,9 @@ pub(super) fn astray(on_disk: &Node, arrived: &Node, breaches: &mut Vec<Breach>)
 /// Sections whose filters run before those of every route of a document.
 const OF_ALL: &[&str] = &["defaults", "listeners"];
 
-/// Finds routes and services of documents that send a secret of the file `alone` to a destination that the file does
-/// not send it to, or show it. `is_added` tells what stands in a document. What the file sends with the requests of all
-/// routes, and what it sends nowhere itself (a chain for documents), may go to the endpoints of all of its services.
+/// Finds routes and services of documents that show a secret of the file `alone`, or send it to a destination to which
+/// the file does not send it. `is_added` tells whether a span is part of a document. A secret of `defaults` may go to
+/// every service of the file. A secret of a chain that no route of the file uses goes nowhere.
 pub(crate) fn astray_by_documents(
     alone: &Node,
     joined: &Node,

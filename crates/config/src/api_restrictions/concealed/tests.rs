@@ -87,7 +87,7 @@ fn addresses_and_prefixes_that_the_client_names_are_shown() {
     assert!(shown.contains("http://shown.test:8081"), "{shown}");
 }
 
-/// What is written at a place: a variable alone, in a path and in a URL.
+/// The values that the test writes at each key: a variable alone, in a path and in a URL.
 const WRITTEN: [&str; 4] =
     ["${SECRET}", "/x/${SECRET}", "http://h.test/${SECRET}", "http://h.test/x?q=${SECRET}"];
 

@@ -354,8 +354,8 @@ fn endpoints_of(service: &Node) -> BTreeSet<String> {
     found
 }
 
-/// An endpoint in one form, whatever its spelling: `http://h` and `http://H:80/` are the same. A URL with a variable,
-/// or that is not valid, stays as it is written.
+/// The normal form of an endpoint: `http://h` and `http://H:80/` are equal. A URL with a variable, or an invalid one,
+/// stays as it is written.
 fn address(url: &str) -> String {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
     match endpoint_address(url) {
